@@ -1,0 +1,199 @@
+"""The composition root: settings in, a running application out. The only builder of concretes."""
+
+import asyncio
+import os
+import resource
+import signal
+
+import structlog
+import uvloop
+
+import proxy
+from proxy import clock
+from proxy.addresses import parse_homeserver_url
+from proxy.admin.server import OperatorListeners
+from proxy.config.settings import Settings
+from proxy.downstream.connection import ClientConnection
+from proxy.downstream.listener import Listener
+from proxy.http1.deadlines import DeadlineSweep
+from proxy.matrix.routes import RouteClass
+from proxy.observability.logs import configure_logs
+from proxy.observability.snapshot import Snapshot
+from proxy.pipeline import Pipeline
+from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.pool import Pool
+from proxy.upstream.probe import HomeserverProbe
+
+_TURNS_PER_ROUND = 4
+_TURN_S = 0.25  # a deadline is found within a round of a second
+_LAST_CALL_S = 0.5  # after the drain deadline, for the last answers to be taken
+_OTHER_DESCRIPTORS = 64  # listeners, probes, logs, libraries
+
+_log = structlog.get_logger("fairgate")
+
+
+class StartError(Exception):
+    """Fairgate cannot start; the text says why in one line."""
+
+
+class Application:
+    """Everything that runs, from `start` to `stop`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        upstream = parse_homeserver_url(settings.homeserver.url)
+        clients: DeadlineSweep[ClientConnection] = DeadlineSweep(_TURNS_PER_ROUND)
+        self._upstreams: DeadlineSweep[UpstreamConnection] = DeadlineSweep(_TURNS_PER_ROUND)
+        self.pool = Pool(
+            upstream.path if upstream.path is not None else (str(upstream.host), int(upstream.port or 80)),
+            limit=settings.homeserver.connections,
+            connect_timeout_s=settings.homeserver.connect_timeout_seconds,
+            idle_s=settings.homeserver.idle_seconds,
+            sweep=self._upstreams,
+        )
+        host = b"localhost" if upstream.path is not None else f"{upstream.host}:{upstream.port}".encode()
+        self._pipeline = Pipeline(self.pool, settings.lanes, host)
+        self.listener = Listener(self._pipeline, settings.connections, access=settings.log.access, sweep=clients)
+        self._probe = HomeserverProbe(settings.homeserver.url)
+        self.operators = OperatorListeners(
+            settings.admin.listen, settings.metrics.listen, self.snapshot, self._probe.answers
+        )
+        self._started_at = clock.wall_time()
+        self._started = clock.now()
+        self._turn: asyncio.TimerHandle | None = None
+        self._turn_due = 0.0
+        self._lag_s = 0.0
+
+    async def start(self) -> None:
+        """Listen everywhere.
+
+        Raises:
+            StartError: if an address cannot be listened at.
+        """
+        _raise_descriptor_limit()
+        for place in self._settings.listen:
+            await _started(self.listener.listen(place.address), place.address)
+        await _started(self.operators.start(), f"{self._settings.admin.listen} or {self._settings.metrics.listen}")
+        self._schedule_turn()
+        _log.info(
+            "started",
+            listen=self.listener.addresses,
+            homeserver=self._settings.homeserver.url,
+            admin=self.operators.admin_address,
+            metrics=self.operators.metrics_address,
+        )
+
+    async def stop(self, at_once: asyncio.Event) -> None:
+        """End as §1.8 says: requests in flight may end within the drain time, unless `at_once` is set."""
+        await asyncio.sleep(0)  # what has arrived by now is read before parked connections are told
+        self.listener.stop_accepting()
+        _log.info("stopping", connections=self.listener.states())
+        ends_at = clock.now() + self._settings.connections.drain_seconds
+        while len(self.listener.connections) and clock.now() < ends_at and not at_once.is_set():
+            await _wait(at_once, 0.05)
+        self.listener.close_all()
+        ends_at = clock.now() + _LAST_CALL_S
+        while len(self.listener.connections) and clock.now() < ends_at and not at_once.is_set():
+            await _wait(at_once, 0.02)
+        self.listener.abort_all()
+        self.pool.close()
+        if self._turn is not None:
+            self._turn.cancel()
+        await self.operators.stop()
+        await self._probe.close()
+        await asyncio.sleep(0)  # aborted transports end in the next turn of the loop
+        self.listener.hangups.close()
+        _log.info("stopped")
+
+    def snapshot(self) -> Snapshot:
+        """Take the picture that status and metrics show."""
+        return Snapshot(
+            version=proxy.__version__,
+            started_at=self._started_at,
+            uptime_s=clock.now() - self._started,
+            stopping=self.listener.stopping,
+            homeserver=self._settings.homeserver.url,
+            connections=self.listener.states(),
+            connections_limit=self._settings.connections.max,
+            accepted_total=self.listener.accepted_total,
+            requests_total={route.name.lower(): self._pipeline.requests_total[route] for route in RouteClass},
+            refused_total={reason.value: number for reason, number in self._pipeline.refused_total.items()},
+            left_total=self.listener.left_total,
+            open_descriptors=len(os.listdir("/proc/self/fd")),
+            descriptor_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            loop_lag_s=self._lag_s,
+            pool=self.pool.statistics(),
+        )
+
+    def _schedule_turn(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._turn_due = clock.now() + _TURN_S
+        self._turn = loop.call_later(_TURN_S, self._take_turn)
+
+    def _take_turn(self) -> None:
+        """Look at a part of all deadlines."""
+        now = clock.now()
+        self._lag_s = max(0.0, now - self._turn_due)
+        try:
+            for client in self.listener.connections.passed(now):
+                client.deadline_passed(now)
+            for upstream in self._upstreams.passed(now):
+                upstream.deadline_passed(now)
+            self.pool.end_waits(now)
+        finally:
+            self._schedule_turn()
+
+
+def run(settings: Settings) -> None:
+    """Run until SIGTERM or SIGINT; a second one ends at once.
+
+    Raises:
+        StartError: if it cannot start.
+    """
+    configure_logs(settings.log)
+    uvloop.run(_run(settings))
+
+
+async def _run(settings: Settings) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_fault)
+    stop, at_once = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            at_once.set()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    application = Application(settings)
+    await application.start()
+    await stop.wait()
+    await application.stop(at_once)
+
+
+async def _started(starting: "asyncio.Future[None] | object", what: str) -> None:
+    try:
+        await starting  # type: ignore[misc]
+    except OSError as error:
+        raise StartError(f"cannot listen at {what}: {error.strerror or error}") from error
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
+
+
+def _log_fault(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """A fault of ours ended a connection: say so loudly, and go on."""
+    error = context.get("exception")
+    _log.error("fault", detail=context.get("message"), exc_info=error if isinstance(error, BaseException) else None)
+
+
+def _raise_descriptor_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,393 @@
+"""A client's connection: reads heads and bodies, writes answers, and keeps to the table in `http1.life_cycle`.
+
+A parked connection is this object and its transport, nothing else: no parser, buffer, task or timer. One request is served
+at a time; what the client sends ahead is kept up to 16 KiB, then its socket is left alone and watched for a hang-up.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+from proxy import clock
+from proxy.errors import Reason, Refused
+from proxy.http1.chunked import BadChunkError
+from proxy.http1.deadlines import NEVER
+from proxy.http1.life_cycle import Event, State, next_state
+from proxy.http1.request_head import RequestHead, parse_request_head
+from proxy.upstream.exchange import Exchange
+
+if TYPE_CHECKING:
+    from proxy.downstream.listener import Listener
+
+_MAX_AHEAD_BYTES: Final = 16_384  # kept of what a client sends ahead: §1.6
+_LINGER_S: Final = 2.0  # after a last answer, for the client to see it: §10.3
+_LINGER_BYTES: Final = 1_048_576
+_STALLED_S: Final = 60.0  # a client that takes nothing of its answer for so long is gone
+_TUNNEL_IDLE_S: Final = 3600.0
+_STOP_PARKED_S: Final = 0.25  # a request already on its way to a parked connection is still served
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class ClientConnection(asyncio.BufferedProtocol):
+    """See the module. `kept` are bytes read and not yet used; `lingered` counts what was dropped at the end."""
+
+    __slots__ = (
+        "__weakref__", "_listener", "client_full", "deadline_at", "ended", "exchange", "forwarded", "kept", "lingered", "opened_at",
+        "paused", "served", "state", "sweep_slot", "transport", "unsent", "upstream_full",
+    )  # fmt: skip
+
+    def __init__(self, listener: "Listener") -> None:
+        self._listener = listener
+        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.state = State.FIRST_BYTE
+        self.exchange: Exchange | None = None
+        self.kept = b""
+        self.forwarded = b""
+        self.deadline_at = NEVER
+        self.sweep_slot = -1
+        self.opened_at = 0.0
+        self.served = 0
+        self.lingered = 0
+        self.unsent = 0
+        self.ended = False
+        self.paused = False
+        self.upstream_full = False
+        self.client_full = False
+
+    # From the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the first byte."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.opened_at = now = clock.now()
+        self.deadline_at = now + self._listener.settings.first_byte_seconds
+        self._listener.opened(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
+        """Read into the one buffer all connections share; a larger part of it for bodies."""
+        if self.exchange is not None and self.exchange.body_left:
+            return self._listener.body_buffer
+        return self._listener.head_buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was read out of the shared buffer, and use it."""
+        data = bytes(self._listener.body_buffer[:nbytes])
+        state = self.state
+        if state == State.PARKED or state == State.FIRST_BYTE:
+            self._begin_head(data)
+        elif state == State.IN_SERVICE:
+            self._read_in_service(data)
+        elif state == State.HEAD:
+            self._read_head(self.kept + data, len(self.kept))
+        elif state == State.TUNNEL:
+            self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+            if self.exchange is not None and self.exchange.upstream is not None:
+                self.exchange.upstream.write(data)
+        elif state == State.LINGER:
+            self.lingered += nbytes
+            if self.lingered > _LINGER_BYTES:
+                self._end(Event.DRAINED)
+
+    def eof_received(self) -> bool:
+        """The client sends no more. It counts as having left, unless bytes it sent before are still to be used."""
+        if self.state == State.TUNNEL and self.exchange is not None and self.exchange.upstream is not None:
+            self.exchange.upstream.write_eof()
+            return True
+        if self.state == State.IN_SERVICE and self.kept:
+            self.ended = True
+            return True
+        if self.state == State.LINGER:
+            self._end(Event.DRAINED)
+        else:
+            self._left()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Let everything go that is still held."""
+        self._left()
+        self._listener.closed(self)
+
+    def pause_writing(self) -> None:
+        """The client takes no more of its answer for now."""
+        self.client_full = True
+        self.unsent = self.transport.get_write_buffer_size()
+        if self.state != State.LINGER:
+            self.deadline_at = clock.now() + _STALLED_S
+        if self.exchange is not None and self.exchange.upstream is not None:
+            self.exchange.upstream.set_client_full(True)
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        self.client_full = False
+        if self.state == State.IN_SERVICE:
+            self.deadline_at = NEVER
+        elif self.state == State.PARKED:
+            self.deadline_at = clock.now() + self._listener.settings.keep_alive_idle_seconds
+            self._go_on()
+        elif self.state == State.TUNNEL:
+            self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+        if self.exchange is not None and self.exchange.upstream is not None:
+            self.exchange.upstream.set_client_full(False)
+
+    # From the sweep, the watcher and the listener.
+
+    def deadline_passed(self, now: float) -> None:
+        """Act on a deadline as the table says."""
+        if self.transport.get_write_buffer_size() and self._is_draining(now):
+            return
+        if self.state == State.CLOSED:
+            self.transport.abort()
+        elif self.state == State.HEAD:
+            self.state = next_state(self.state, Event.DEADLINE)
+            self.refuse(Reason.HEAD_TIMEOUT)
+        else:
+            self._end(Event.DEADLINE)
+
+    def hung_up(self, *, gone: bool, unread_bytes: int) -> None:
+        """While we do not read: the client is gone, or sends no more than what lies in the kernel."""
+        exchange = self.exchange
+        if exchange is not None and not gone and self.upstream_full:
+            length_known = exchange.body is None
+            if not length_known or exchange.body_left <= unread_bytes + len(self.kept):
+                return  # all of the body may have arrived: its end is seen when it is read
+        self._left()
+
+    def stop(self, now: float) -> None:
+        """The process is stopping: this connection ends with what it is doing, a parked one at once."""
+        self.state = next_state(self.state, Event.STOP)
+        if self.state in (State.PARKED, State.FIRST_BYTE):
+            self.deadline_at = min(self.deadline_at, now + _STOP_PARKED_S)
+
+    def stop_now(self) -> None:
+        """The time for a graceful end is over."""
+        if self.state == State.IN_SERVICE and self.exchange is not None and not self.exchange.answer_began:
+            self.exchange.abandon()
+            self.refuse(Reason.STOPPING)
+        self.transport.close()
+
+    # ClientPort, for the exchange.
+
+    def write(self, data: bytes) -> None:
+        """Send to the client."""
+        self.transport.write(data)
+
+    def body_wanted(self) -> None:
+        """Tell a client that waits for it to go on, and use what it sent already."""
+        exchange = cast(Exchange, self.exchange)
+        if exchange.head.expects_continue and not self.kept:
+            self.transport.write(_CONTINUE)
+        if self.kept and not exchange.head.upgrade:
+            data, self.kept = self.kept, b""
+            self._read_in_service(data)
+        self._update_reading()
+
+    def must_close(self) -> bool:
+        """Whether this answer is the last."""
+        settings = self._listener.settings
+        exchange = cast(Exchange, self.exchange)
+        return (
+            not exchange.head.keep_alive
+            or self.served >= settings.max_requests
+            or self._listener.stopping
+            or (self.ended and not self.kept)
+            or exchange.started_at - self.opened_at >= settings.max_age_seconds
+        )
+
+    def answered(self, *, close: bool) -> None:
+        """The answer is written: park, serve what was sent ahead, or end."""
+        exchange, self.exchange = cast(Exchange, self.exchange), None
+        self._listener.answered(exchange)
+        if close:
+            self._linger()
+            return
+        self.state = next_state(self.state, Event.ANSWERED)
+        self.upstream_full = False
+        self.deadline_at = clock.now() + (
+            _STALLED_S if self.client_full else self._listener.settings.keep_alive_idle_seconds
+        )
+        self._go_on()
+
+    def refuse(self, reason: Reason) -> None:
+        """Answer by ourselves. The connection lives on where the request is wholly read and framing allows."""
+        exchange = self.exchange
+        close = exchange is None or self.must_close() or not exchange.body_complete
+        self.transport.write(self._listener.refusal(reason, exchange, close=close))
+        if exchange is None:
+            self._linger()
+        else:
+            self.answered(close=close)
+
+    def cut(self) -> None:
+        """The answer broke off in the middle. Where its end is the connection's, only a reset tells."""
+        exchange, self.exchange = cast(Exchange, self.exchange), None
+        if self.state != State.TUNNEL:
+            self._listener.answered(exchange)
+        if exchange.closes:
+            self.transport.abort()
+        else:
+            self.transport.close()
+        self.state = next_state(self.state, Event.LEFT)
+        self.deadline_at = clock.now() + _LINGER_S
+
+    def tunnel_began(self) -> None:
+        """Bytes pass both ways from here on; those the client sent ahead first."""
+        self.state = next_state(self.state, Event.UPGRADED)
+        self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+        exchange = cast(Exchange, self.exchange)
+        self._listener.answered(exchange)
+        data, self.kept = self.kept, b""
+        if data and exchange.upstream is not None:
+            exchange.upstream.write(data)
+        self._update_reading()
+
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+        """Read no more than the homeserver's side can take."""
+        self.upstream_full = full
+        self._update_reading()
+
+    # Reading.
+
+    def _read_head(self, data: bytes, seen: int = 0) -> None:
+        """Look for a whole head; serve the request, refuse it, or keep what there is."""
+        settings = self._listener.settings
+        if seen == 0 and data.startswith(b"\r\n"):
+            data = data[2:]  # one empty line before a request is allowed (RFC 9112 §2.2)
+        end = data.find(b"\r\n\r\n", max(0, seen - 3))
+        if end < 0 or end + 4 > settings.max_head_bytes:
+            self.kept = data
+            self._check_partial_head(data, seen)
+            return
+        self.kept = data[end + 4 :]
+        try:
+            head = parse_request_head(
+                data[: end + 4], max_fields=settings.max_fields, max_target_bytes=settings.max_target_bytes
+            )
+        except Refused as refused:
+            self.refuse(refused.reason)
+            return
+        self._serve(head)
+
+    def _check_partial_head(self, data: bytes, seen: int) -> None:
+        """Refuse early what cannot become a good head any more, without waiting for its end."""
+        settings = self._listener.settings
+        reason = None
+        longest_line = settings.max_target_bytes + 64
+        if len(data) > settings.max_head_bytes:
+            reason = Reason.HEAD_TOO_LARGE
+        if len(data) > longest_line and data.find(b"\n", 0, longest_line) < 0:
+            reason = Reason.TARGET_TOO_LONG
+        elif data.count(b"\n", seen) != data.count(b"\r\n", max(0, seen - 1)):
+            reason = Reason.BAD_REQUEST_LINE if data.find(b"\n") == data.rfind(b"\n") else Reason.BAD_FIELD
+        if reason is not None:
+            self.refuse(reason)
+
+    def _serve(self, head: RequestHead) -> None:
+        self.state = next_state(self.state, Event.HEAD_COMPLETE)
+        self.deadline_at = NEVER
+        self.served += 1
+        listener = self._listener
+        self.exchange = exchange = listener.pipeline.begin(self, head, self.forwarded, clock.now())
+        listener.pipeline.pool.submit(exchange)
+        if self.kept and self.exchange is exchange:
+            self._update_reading()
+
+    def _read_in_service(self, data: bytes) -> None:
+        """Bytes while a request is served: its body, or what comes after it."""
+        exchange = cast(Exchange, self.exchange)
+        if exchange.body_left and exchange.upstream is not None:
+            try:
+                data = exchange.take_body(data)
+            except BadChunkError:
+                self.kept = b""
+                exchange.abandon()
+                if exchange.answer_began:
+                    self.cut()
+                else:
+                    self.refuse(Reason.BAD_CHUNK)
+                return
+        if data:
+            self.kept += data
+            self._update_reading()
+
+    def _go_on(self) -> None:
+        """Parked: serve what was sent ahead, but nothing for a client that has not taken its last answer."""
+        if self.kept and not self.client_full:
+            data, self.kept = self.kept, b""
+            self._begin_head(data)
+            if self.ended and self.state == State.HEAD:
+                self._left()  # the end of what was sent ahead, and no whole request
+        if self.paused or self.client_full:
+            self._update_reading()
+
+    def _begin_head(self, data: bytes) -> None:
+        self.state = next_state(self.state, Event.BYTES)
+        self.deadline_at = clock.now() + self._listener.settings.head_seconds
+        self._read_head(data)
+
+    def _update_reading(self) -> None:
+        """Read, unless nobody could take what is read."""
+        exchange = self.exchange
+        pause = self.upstream_full or len(self.kept) >= _MAX_AHEAD_BYTES
+        pause = pause or (self.client_full and self.state == State.PARKED)
+        if exchange is not None and self.state == State.IN_SERVICE:
+            waits_for_101 = exchange.head.upgrade and not exchange.answer_began
+            pause = pause or (waits_for_101 and len(self.kept) > 0)
+        if pause == self.paused or self.transport.is_closing():
+            return
+        self.paused = pause
+        if pause:
+            self.transport.pause_reading()
+            self._listener.hangups.watch(self, self.transport.get_extra_info("socket"))
+        else:
+            self._listener.hangups.forget(self.transport.get_extra_info("socket"))
+            self.transport.resume_reading()
+
+    # Ending.
+
+    def _is_draining(self, now: float) -> bool:
+        """Whether the client still takes what is written; if so, look again later."""
+        unsent = self.transport.get_write_buffer_size()
+        if self.state == State.LINGER or self.client_full:
+            progressed = unsent != self.unsent
+            self.unsent = unsent
+            if progressed:
+                self.deadline_at = now + (_STALLED_S if self.client_full else _LINGER_S)
+                return True
+        return False
+
+    def _linger(self) -> None:
+        """Close so that the client sees the answer: half-close, drop what still comes, then close."""
+        self.state = next_state(self.state, Event.ANSWERED_LAST)
+        self.deadline_at = clock.now() + _LINGER_S
+        self.unsent = -1
+        self.kept = b""
+        self.upstream_full = False
+        self._update_reading()
+        if self.ended:
+            self.transport.close()
+        elif not self.transport.is_closing() and self.transport.can_write_eof():
+            self.transport.write_eof()
+
+    def _left(self) -> None:
+        """The client is gone: nothing of its request goes on."""
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            self._listener.left(exchange, in_tunnel=self.state == State.TUNNEL)
+            exchange.abandon()
+        self._end(Event.LEFT)
+
+    def _end(self, event: Event) -> None:
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.abandon()
+        self.state = next_state(self.state, event)
+        self.kept = b""
+        if self.paused:
+            self.paused = False
+            self._listener.hangups.forget(self.transport.get_extra_info("socket"))
+        if event == Event.DRAINED:
+            self.deadline_at = clock.now() + _LINGER_S
+            self.transport.close()
+        else:
+            self.transport.abort()
+
+

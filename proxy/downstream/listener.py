@@ -1,0 +1,160 @@
+"""Everything the clients' connections share: settings, buffers, the sweep, the counters; and the listening sockets."""
+
+import asyncio
+import ipaddress
+from typing import Any
+
+import structlog
+
+from proxy import clock
+from proxy.addresses import parse_listen_address
+from proxy.downstream.connection import ClientConnection
+from proxy.downstream.hangups import HangupWatcher
+from proxy.downstream.settings import ConnectionSettings
+from proxy.errors import Reason
+from proxy.http1.deadlines import DeadlineSweep
+from proxy.http1.life_cycle import State
+from proxy.observability.logs import redact_target
+from proxy.pipeline import Pipeline
+from proxy.upstream.exchange import Exchange
+
+_HEAD_BUFFER_BYTES = 16_384  # one read can hand over no more before reading is paused
+_BODY_BUFFER_BYTES = 65_536
+_BACKLOG = 2048
+_MAX_INTERNED = 10_000
+
+_log = structlog.get_logger("fairgate.access")
+
+
+class Listener:
+    """The clients' side of the application. `access` is what `log.access` says."""
+
+    def __init__(
+        self, pipeline: Pipeline, settings: ConnectionSettings, *, access: str, sweep: DeadlineSweep[ClientConnection],
+    ) -> None:  # fmt: skip
+        self.loop = asyncio.get_running_loop()
+        self.pipeline = pipeline
+        self.settings = settings
+        self.stopping = False
+        self.accepted_total = 0
+        self.left_total = 0
+        self.connections = sweep
+        self.hangups = HangupWatcher(self.loop)
+        self.body_buffer = memoryview(bytearray(_BODY_BUFFER_BYTES))
+        self.head_buffer = self.body_buffer[:_HEAD_BUFFER_BYTES]
+        self._access = access
+        self._forwarded: dict[str, bytes] = {}
+        self._servers: list[asyncio.Server] = []
+        self.addresses: list[str] = []
+
+    # The listening sockets.
+
+    async def listen(self, text: str) -> None:
+        """Listen at one more address.
+
+        Raises:
+            OSError: if it is taken or not ours.
+        """
+        address = parse_listen_address(text)
+        if address.path is not None:
+            server = await self.loop.create_unix_server(self._new_connection, address.path, backlog=_BACKLOG)
+            self.addresses.append(f"unix:{address.path}")
+        else:
+            server = await self.loop.create_server(
+                self._new_connection, address.host, address.port, backlog=_BACKLOG, reuse_address=True
+            )
+            host, port = server.sockets[0].getsockname()[:2]
+            self.addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        self._servers.append(server)
+
+    def _new_connection(self) -> ClientConnection:
+        return ClientConnection(self)
+
+    def stop_accepting(self) -> None:
+        """Close the listening sockets and tell every connection; those in service go on."""
+        self.stopping = True
+        for server in self._servers:
+            server.close()
+        now = clock.now()
+        for connection in list(self.connections):
+            connection.stop(now)
+
+    def close_all(self) -> None:
+        """End what is still there."""
+        for connection in list(self.connections):
+            connection.stop_now()
+
+    def abort_all(self) -> None:
+        """End it without waiting for anybody to take what is written."""
+        for connection in list(self.connections):
+            connection.transport.abort()
+
+    # For connections.
+
+    def opened(self, connection: ClientConnection) -> None:
+        """Take a connection in, or close it at once where there are too many."""
+        self.accepted_total += 1
+        if len(self.connections) >= self.settings.max:
+            connection.transport.abort()
+            return
+        self.connections.add(connection)
+        connection.forwarded = self._forwarded_lines(connection.transport.get_extra_info("peername"))
+
+    def closed(self, connection: ClientConnection) -> None:
+        """Forget a connection that ended."""
+        self.connections.remove(connection)
+
+    def answered(self, exchange: Exchange) -> None:
+        """An exchange ended with an answer of the homeserver's, or ours."""
+        if self._access == "all":
+            self._log_request(exchange, _log.info, status=exchange.status)
+
+    def left(self, exchange: Exchange, *, in_tunnel: bool) -> None:
+        """A client left before its answer was complete: everyday life, not an error."""
+        if not in_tunnel:
+            self.left_total += 1
+            self._log_request(exchange, _log.debug, left=True)
+
+    def refusal(self, reason: Reason, exchange: Exchange | None, *, close: bool) -> bytes:
+        """Count and log a refusal; give its bytes."""
+        if self._access != "none":
+            if exchange is None:
+                _log.info("refused", reason=reason.value, status=reason.status)
+            else:
+                exchange.status = reason.status
+                self._log_request(exchange, _log.info, reason=reason.value, status=reason.status)
+        head_only = exchange is not None and exchange.head.method == b"HEAD"
+        return self.pipeline.refusal(reason, close=close, head_only=head_only)
+
+    def _log_request(self, exchange: Exchange, log: Any, **about: object) -> None:
+        head = exchange.head
+        log(
+            "request",
+            method=head.method.decode("ascii"),
+            target=redact_target(head.target),
+            route=exchange.route.name.lower(),
+            seconds=round(clock.now() - exchange.started_at, 4),
+            request_id=(head.request_id or b"").decode("ascii"),
+            **about,
+        )
+
+    def _forwarded_lines(self, peer: Any) -> bytes:
+        """Give the fields that tell the homeserver who asks; one object for all connections of an address."""
+        host = peer[0] if isinstance(peer, tuple) else "127.0.0.1"  # a Unix socket's peer is on this machine
+        lines = self._forwarded.get(host)
+        if lines is None:
+            if len(self._forwarded) >= _MAX_INTERNED:
+                self._forwarded.clear()
+            address = ipaddress.ip_address(host.partition("%")[0])
+            address = getattr(address, "ipv4_mapped", None) or address
+            lines = b"X-Forwarded-For: %s\r\nX-Forwarded-Proto: http" % str(address).encode()
+            self._forwarded[host] = lines
+        return lines
+
+    def states(self) -> dict[str, int]:
+        """Count connections by state; O(connections), for those who look."""
+        counts = dict.fromkeys((state.name.lower() for state in State if state != State.CLOSED), 0)
+        for connection in self.connections:
+            name = connection.state.name.lower()
+            counts[name] = counts.get(name, 0) + 1
+        return counts

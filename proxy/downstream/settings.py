@@ -1,0 +1,36 @@
+"""What an operator can set about the clients' side (behaviour.md §1, §9.3)."""
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from proxy.addresses import parse_listen_address
+
+
+class ListenSettings(BaseModel):
+    """One place to listen at: `host:port`, `[v6]:port` or `unix:/path`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    address: str = "127.0.0.1:8010"
+
+    @field_validator("address")
+    @classmethod
+    def _address_can_be_read(cls, text: str) -> str:
+        parse_listen_address(text)
+        return text
+
+
+class ConnectionSettings(BaseModel):
+    """Deadlines and sizes of a client's connection."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    max: int = Field(default=20_000, ge=1)
+    first_byte_seconds: float = Field(default=5, gt=0)
+    head_seconds: float = Field(default=30, gt=0)
+    keep_alive_idle_seconds: float = Field(default=75, gt=0)
+    max_requests: int = Field(default=1000, ge=1)
+    max_age_seconds: float = Field(default=3600, gt=0)
+    drain_seconds: float = Field(default=25, ge=0)
+    max_head_bytes: int = Field(default=65_536, ge=1024, le=1_048_576)
+    max_fields: int = Field(default=100, ge=10, le=1000)
+    max_target_bytes: int = Field(default=16_384, ge=256, le=65_536)

@@ -1,0 +1,104 @@
+"""The life of a client's connection as a table: what may happen in each state, and what then.
+
+    FIRST_BYTE ──bytes──▶ HEAD ──head──▶ IN_SERVICE ──answered──▶ PARKED ──bytes──▶ HEAD …
+                           │                 │ └──upgraded──▶ TUNNEL
+                           └────refused──────┴──last answer──▶ LINGER ──▶ CLOSED
+
+Every state but IN_SERVICE has a deadline of its own; IN_SERVICE ends by the deadline of the homeserver's answer. What a
+deadline does is part of the table. A pair that is not in the table is a fault of ours and raises.
+"""
+
+from enum import IntEnum
+
+
+class State(IntEnum):
+    """Where a connection is."""
+
+    FIRST_BYTE = 0
+    HEAD = 1
+    IN_SERVICE = 2
+    PARKED = 3
+    LINGER = 4
+    TUNNEL = 5
+    CLOSED = 6
+
+
+class Event(IntEnum):
+    """What happens to it."""
+
+    BYTES = 0  # bytes of a head arrived
+    HEAD_COMPLETE = 1
+    ANSWERED = 2  # the answer is written, the connection may serve another request
+    ANSWERED_LAST = 3  # the answer is written, the connection must not be used again
+    UPGRADED = 4
+    DEADLINE = 5
+    LEFT = 6  # the client is gone, or its connection cannot be used any more
+    STOP = 7  # the process is stopping
+    DRAINED = 8  # enough was read and dropped after the last answer
+
+
+class LifeCycleError(Exception):
+    """An event in a state where it cannot happen: a fault of Fairgate's own."""
+
+
+_TABLE: dict[State, dict[Event, State]] = {
+    State.FIRST_BYTE: {
+        Event.BYTES: State.HEAD,
+        Event.DEADLINE: State.CLOSED,
+        Event.LEFT: State.CLOSED,
+        Event.STOP: State.FIRST_BYTE,
+    },
+    State.HEAD: {
+        Event.HEAD_COMPLETE: State.IN_SERVICE,
+        Event.ANSWERED_LAST: State.LINGER,
+        Event.DEADLINE: State.HEAD,  # 408, which ends in ANSWERED_LAST
+        Event.LEFT: State.CLOSED,
+        Event.STOP: State.HEAD,
+    },
+    State.IN_SERVICE: {
+        Event.ANSWERED: State.PARKED,
+        Event.ANSWERED_LAST: State.LINGER,
+        Event.UPGRADED: State.TUNNEL,
+        Event.DEADLINE: State.CLOSED,  # a client that takes nothing of its answer
+        Event.LEFT: State.CLOSED,
+        Event.STOP: State.IN_SERVICE,
+    },
+    State.PARKED: {
+        Event.BYTES: State.HEAD,
+        Event.DEADLINE: State.CLOSED,
+        Event.LEFT: State.CLOSED,
+        Event.STOP: State.PARKED,  # with a deadline that is near: a request may be on its way
+    },
+    State.LINGER: {
+        Event.DEADLINE: State.CLOSED,
+        Event.LEFT: State.CLOSED,
+        Event.DRAINED: State.CLOSED,
+        Event.STOP: State.LINGER,
+    },
+    State.TUNNEL: {
+        Event.DEADLINE: State.CLOSED,
+        Event.LEFT: State.CLOSED,
+        Event.STOP: State.TUNNEL,
+    },
+    State.CLOSED: {
+        Event.LEFT: State.CLOSED,
+        Event.STOP: State.CLOSED,
+    },
+}
+
+#: The table as tuples: one index each for state and event, None where the pair is not in it.
+TRANSITIONS: tuple[tuple[State | None, ...], ...] = tuple(
+    tuple(_TABLE[state].get(event) for event in Event) for state in State
+)
+
+
+def next_state(state: State, event: Event) -> State:
+    """Give the state after `event`.
+
+    Raises:
+        LifeCycleError: if this cannot happen.
+    """
+    following = TRANSITIONS[state][event]
+    if following is None:
+        raise LifeCycleError(f"{event.name} in {state.name}")
+    return following

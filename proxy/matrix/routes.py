@@ -1,0 +1,104 @@
+"""What kind of request this is, by method and raw path (behaviour.md §4.1): the kind sets the response deadline. Pure.
+
+Homeservers match the path undecoded, so the raw path decides; a path with escapes is looked at decoded too, and the kind
+that comes later in `RouteClass` wins (vital only ever by the raw path).
+"""
+
+import re
+from enum import IntEnum
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+
+class RouteClass(IntEnum):
+    """In order of strictness; the label for people is `name.lower()`."""
+
+    VITAL = 0
+    REQUESTS = 1
+    MEDIA = 2
+    HISTORY = 3
+    REMOTE = 4
+    FEDERATION = 5
+    SYNC = 6
+    FIRST_SYNC = 7
+
+
+_PREFIXES: Final = frozenset({b"r0", b"v1", b"v2", b"v3", b"v4", b"unstable", b"v2_alpha", b"api"})
+_BY_FIRST_SEGMENT: Final = {
+    b"versions": RouteClass.VITAL,
+    b"auth_metadata": RouteClass.VITAL,
+    b"sync": RouteClass.SYNC,
+    b"events": RouteClass.SYNC,
+    b"initialSync": RouteClass.FIRST_SYNC,
+    b"search": RouteClass.HISTORY,
+    b"media": RouteClass.MEDIA,
+    b"join": RouteClass.REMOTE,
+    b"knock": RouteClass.REMOTE,
+    b"directory": RouteClass.REMOTE,
+    b"profile": RouteClass.REMOTE,
+    b"publicRooms": RouteClass.REMOTE,
+    b"room_summary": RouteClass.REMOTE,
+}
+_BY_ROOM_SEGMENT: Final = {
+    b"messages": RouteClass.HISTORY,
+    b"context": RouteClass.HISTORY,
+    b"relations": RouteClass.HISTORY,
+    b"initialSync": RouteClass.FIRST_SYNC,
+    b"join": RouteClass.REMOTE,
+    b"hierarchy": RouteClass.REMOTE,
+}
+_SLIDING: Final = frozenset({b"org.matrix.simplified_msc3575", b"org.matrix.msc3575"})
+_TIMEOUT: Final = re.compile(rb"[?&]timeout=([0-9]{1,9})(?:&|$)")
+_SINCE: Final = re.compile(rb"[?&](?:since|pos|from)=[^&]")
+
+
+def classify(method: bytes, target: bytes) -> RouteClass:
+    """Give the kind of a request. `target` is in origin-form, as it came."""
+    path, _, _ = target.partition(b"?")
+    route = _by_path(method, path, target)
+    if b"%" in path:
+        decoded = _by_path(method, unquote_to_bytes(path), target)
+        return max(route, decoded)
+    return route
+
+
+def _by_path(method: bytes, path: bytes, target: bytes) -> RouteClass:
+    if path.startswith(b"/_matrix/client/"):
+        return _client(method, path.split(b"/"), target)
+    if path.startswith((b"/_matrix/federation/", b"/_matrix/key/")):
+        return RouteClass.FEDERATION
+    if path.startswith(b"/_matrix/media/"):
+        return RouteClass.MEDIA
+    if method == b"OPTIONS" or path == b"/health" or path.startswith(b"/.well-known/"):
+        return RouteClass.VITAL
+    return RouteClass.REQUESTS
+
+
+def _client(method: bytes, parts: list[bytes], target: bytes) -> RouteClass:
+    """`parts` is ["", "_matrix", "client", version, first, …], or [… "client", "versions"]."""
+    if method == b"OPTIONS":
+        return RouteClass.VITAL
+    if parts[3] not in _PREFIXES:
+        return RouteClass.VITAL if parts[3:] == [b"versions"] else RouteClass.REQUESTS
+    rest = parts[5:] if parts[3] == b"api" else parts[4:]
+    first = rest[0] if rest else b""
+    if first == b"rooms" and len(rest) > 2:
+        route = _BY_ROOM_SEGMENT.get(rest[2], RouteClass.REQUESTS)
+    elif first in _SLIDING and rest[1:] == [b"sync"]:
+        route = RouteClass.SYNC
+    elif first == b"keys" and rest[1:] in ([b"query"], [b"claim"]):
+        route = RouteClass.REMOTE
+    else:
+        route = _BY_FIRST_SEGMENT.get(first, RouteClass.REQUESTS)
+    if route == RouteClass.SYNC:
+        if len(rest) > 1 and first not in _SLIDING:  # /events/{eventId} is an ordinary read
+            return RouteClass.REQUESTS
+        if not _SINCE.search(target) or b"full_state=true" in target:
+            return RouteClass.FIRST_SYNC
+    return route
+
+
+def sync_timeout_s(target: bytes) -> float | None:
+    """Give the `timeout` a long poll asks for, in seconds; None where the query does not say it clearly."""
+    match = _TIMEOUT.search(target)
+    return int(match[1]) / 1000 if match else None

@@ -1,0 +1,249 @@
+"""A connection to the homeserver: idle, or running one exchange. It reads answers as strictly as requests are read (§9.4).
+
+Whatever goes wrong here is told to the exchange once, and the connection is never used again.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING, Final, cast
+
+from proxy import clock
+from proxy.errors import Reason
+from proxy.http1.chunked import BadChunkError, ChunkedBody
+from proxy.http1.deadlines import NEVER
+from proxy.http1.response_head import (
+    CHUNKED,
+    UNTIL_CLOSE,
+    ResponseBrokenError,
+    ResponseHead,
+    parse_response_head,
+)
+from proxy.upstream.exchange import Exchange
+
+if TYPE_CHECKING:
+    from proxy.upstream.pool import Pool
+
+_MAX_HEAD_BYTES = 65_536
+_MAX_INTERIM = 8  # answers with 1xx to one request; more is a flood
+_TUNNEL_IDLE_S: Final = 3600.0
+_IN_HEAD: Final = -3  # of `_left`: no body is expected yet
+
+
+class UpstreamConnection(asyncio.Protocol):
+    """One place of the pool, from its connect to its end."""
+
+    __slots__ = (
+        "_chunks", "_head_bytes", "_interim", "_left", "_paused_at", "_pool", "_reusable", "deadline_at", "exchange",
+        "sweep_slot", "transport", "tunnel", "used_before",
+    )  # fmt: skip
+
+    def __init__(self, pool: "Pool") -> None:
+        self._pool = pool
+        self.exchange: Exchange | None = None
+        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
+        self.deadline_at = NEVER
+        self.sweep_slot = -1
+        self.used_before = False
+        self.tunnel = False
+        self._head_bytes = b""
+        self._left = _IN_HEAD
+        self._chunks: ChunkedBody | None = None
+        self._interim = 0
+        self._reusable = False
+        self._paused_at = 0.0
+
+    # From the pool.
+
+    def begin(self, exchange: Exchange, now: float) -> None:
+        """Run `exchange`; its deadline counts from now."""
+        self.exchange = exchange
+        self.deadline_at = now + exchange.deadline_s
+        self._left = _IN_HEAD
+        self._interim = 0
+        exchange.run_on(self)
+
+    def rest(self, now: float) -> None:
+        """Wait for the next exchange."""
+        self.deadline_at = now + self._pool.idle_s
+
+    # UpstreamPort, for the exchange.
+
+    def write(self, data: bytes) -> None:
+        """Send to the homeserver."""
+        self.transport.write(data)
+
+    def write_eof(self) -> None:
+        """Pass on the end of a tunnel's client."""
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+
+    def set_client_full(self, full: bool) -> None:  # noqa: FBT001
+        """Stop reading while the client cannot take more; that time is not the homeserver's."""
+        now = clock.now()
+        if self.transport.is_closing():
+            return
+        if full:
+            self._paused_at = now
+            self.transport.pause_reading()
+        else:
+            self.deadline_at += now - self._paused_at
+            self._paused_at = 0.0
+            self.transport.resume_reading()
+
+    def abandon(self) -> None:
+        """Nobody wants the answer."""
+        self.exchange = None
+        self.transport.abort()
+
+    # From the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport; the pool books the connection when its connect task ends."""
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Read the answer."""
+        exchange = self.exchange
+        if exchange is None:
+            self.transport.abort()  # an answer nobody asked for
+        elif self.tunnel:
+            self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+            exchange.client.write(data)
+        elif self._left == _IN_HEAD:
+            self._read_head(exchange, data)
+        else:
+            self._read_body(exchange, b"", data)
+
+    def eof_received(self) -> bool:
+        """The homeserver sends no more: the end of an answer that has no other end, or of the connection."""
+        if self.exchange is not None and self._left == UNTIL_CLOSE:
+            self._finish(self.exchange, b"")
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the pool, and whoever waits for an answer."""
+        exchange, self.exchange = self.exchange, None
+        self._pool.lost(self)
+        if exchange is None:
+            return
+        if self.tunnel or exchange.answer_began:
+            exchange.fail(Reason.UPSTREAM_CLOSED)
+        elif not self._head_bytes and not self._interim and exchange.may_resend():
+            self._pool.resend(exchange)
+        else:
+            self._pool.note_failure(clock.now())
+            exchange.fail(Reason.UPSTREAM_CLOSED)
+
+    def pause_writing(self) -> None:
+        """The homeserver takes no more for now."""
+        if self.exchange is not None:
+            self.exchange.client.set_upstream_full(True)
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        if self.exchange is not None:
+            self.exchange.client.set_upstream_full(False)
+
+    def deadline_passed(self, now: float) -> None:
+        """Idle too long, or an answer too late."""
+        exchange = self.exchange
+        if exchange is None:
+            self.transport.close()
+        elif self._paused_at:
+            self.deadline_at = now + 1.0  # the client's slowness is the client's; its own deadline ends it
+        else:
+            self._break(exchange, Reason.UPSTREAM_TIMEOUT)
+
+    # The answer.
+
+    def _read_head(self, exchange: Exchange, data: bytes) -> None:
+        kept = self._head_bytes
+        if kept:
+            data = kept + data
+        while True:
+            end = data.find(b"\r\n\r\n", max(0, len(kept) - 3))
+            if end < 0:
+                self._head_bytes = data
+                if len(data) > _MAX_HEAD_BYTES or b"\n\n" in data:
+                    self._break(exchange, Reason.UPSTREAM_BROKEN)
+                return
+            try:
+                response = parse_response_head(data[: end + 4], method=exchange.head.method)
+            except ResponseBrokenError as error:
+                self._break(exchange, Reason.UPSTREAM_BROKEN, error)
+                return
+            data = data[end + 4 :]
+            kept = self._head_bytes = b""
+            if response.status >= 200:
+                break
+            if not self._interim_answer(exchange, response, data) or not data:
+                return
+        self._left = response.length
+        self._chunks = ChunkedBody(decode=exchange.head.minor == 0) if self._left == CHUNKED else None
+        self._reusable = response.keep_alive
+        self._pool.note_answer()
+        self._read_body(exchange, exchange.answer_head(response), data)
+
+    def _interim_answer(self, exchange: Exchange, response: ResponseHead, beyond: bytes) -> bool:
+        """Deal with a 1xx; tell whether an answer is still to come."""
+        self._interim += 1
+        if response.status == 101:
+            if exchange.head.upgrade and response.upgrade:
+                self.tunnel = True
+                self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+                exchange.switch(response, beyond)
+                return False
+        elif self._interim <= _MAX_INTERIM:
+            if response.status != 100:
+                exchange.interim(response)
+            return True
+        self._break(exchange, Reason.UPSTREAM_BROKEN)
+        return False
+
+    def _read_body(self, exchange: Exchange, head: bytes, data: bytes) -> None:
+        """Pass on what belongs to the body, behind `head` in one write; end the exchange with its last byte."""
+        left = self._left
+        beyond = b""
+        if left >= 0:
+            size = len(data)
+            if size > left:
+                data, beyond = data[:left], data[left:]
+                size = left
+            left -= size
+            self._left = left
+        elif self._chunks is not None:
+            whole = data
+            try:
+                data, beyond_bytes = self._chunks.feed(data)
+            except BadChunkError as error:
+                if head:
+                    exchange.client.write(head)
+                self._break(exchange, Reason.UPSTREAM_BROKEN, error)
+                return
+            beyond = whole[len(whole) - beyond_bytes :] if beyond_bytes else b""
+            left = 0 if self._chunks.done else 1
+        if head:
+            data = head + data
+        if data:
+            exchange.client.write(data)
+        if left == 0:
+            self._finish(exchange, beyond)
+
+    def _finish(self, exchange: Exchange, beyond: bytes) -> None:
+        self.exchange = None
+        self._left = _IN_HEAD
+        self._chunks = None
+        if self._paused_at:
+            self.set_client_full(False)
+        if self._reusable and not beyond and exchange.body_left == 0:
+            self.used_before = True
+            self._pool.release(self)
+        else:
+            self.transport.abort()  # bytes beyond the answer, or a request that it did not wait for
+        exchange.answered()
+
+    def _break(self, exchange: Exchange, reason: Reason, error: Exception | None = None) -> None:
+        """Give this answer up."""
+        self.exchange = None
+        self._pool.note_broken(reason, error)
+        self.transport.abort()
+        exchange.fail(reason)

@@ -1,0 +1,198 @@
+"""Connections to the homeserver: made when needed, kept while useful, given to whoever waited longest.
+
+`PoolState` books, this acts. Every wait here ends: a connect by its timeout, a place in line by `_MAX_WAIT_S`.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from proxy import clock
+from proxy.errors import Reason
+from proxy.http1.deadlines import NEVER, DeadlineSweep
+from proxy.http1.pool_state import PoolState
+from proxy.observability.snapshot import PoolStatistics
+from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.exchange import Exchange
+
+_MAX_WAIT_S = 30.0  # for a connection, when all are taken
+_DEFAULT_LIMIT = 4096
+_WRITE_HIGH_WATER_BYTES = 65_536
+
+_log = structlog.get_logger("fairgate.upstream")
+
+#: Connects a protocol made by the factory to the homeserver.
+Connect = Callable[[asyncio.AbstractEventLoop, Callable[[], UpstreamConnection]], "asyncio.Future[object]"]
+
+
+class Pool:
+    """All connections to one homeserver."""
+
+    def __init__(
+        self, address: "tuple[str, int] | str", *, limit: int | None, connect_timeout_s: float, idle_s: float,
+        sweep: "DeadlineSweep[UpstreamConnection]",
+    ) -> None:  # fmt: skip
+        self.idle_s = idle_s
+        self._address = address
+        self._connect_timeout_s = connect_timeout_s
+        self._sweep = sweep
+        self._state: PoolState[UpstreamConnection, Exchange] = PoolState(limit or _DEFAULT_LIMIT)
+        self._connects: set[asyncio.Task[None]] = set()
+        self._connections: set[UpstreamConnection] = set()
+        self._failing_since: float | None = None
+        self._opened_total = self._reused_total = self._resent_total = self._failed_total = 0
+
+    # For exchanges.
+
+    def submit(self, exchange: Exchange) -> None:
+        """Run `exchange` on an idle connection at once, or on the next that is there."""
+        connection = self._state.ask(exchange)
+        if connection is not None:
+            self._reused_total += 1
+            connection.begin(exchange, clock.now())
+            return
+        exchange.waits_until = clock.now() + _MAX_WAIT_S
+        self._connect_as_needed()
+
+    def withdraw(self, exchange: Exchange) -> None:
+        """Let `exchange` wait no longer."""
+        self._state.withdraw(exchange)
+
+    def resend(self, exchange: Exchange) -> None:
+        """Run again what met a stale connection; the other idle ones are most likely stale too."""
+        self._resent_total += 1
+        exchange.resends += 1
+        exchange.upstream = None
+        for connection in list(self._state.idle):
+            self._forget(connection)
+            connection.transport.close()
+        self.submit(exchange)
+
+    # For connections.
+
+    def release(self, connection: UpstreamConnection) -> None:
+        """Take back a connection that can serve another request."""
+        now = clock.now()
+        exchange = self._state.released(connection)
+        if exchange is None:
+            connection.rest(now)
+        else:
+            self._reused_total += 1
+            connection.begin(exchange, now)
+
+    def lost(self, connection: UpstreamConnection) -> None:
+        """Forget a connection that ended, and make another if somebody waits."""
+        self._forget(connection)
+        self._connect_as_needed()
+
+    def note_answer(self) -> None:
+        """The homeserver answers: an outage, if there was one, is over."""
+        if self._failing_since is not None:
+            _log.info("homeserver answers again", after_s=round(clock.now() - self._failing_since, 1))
+            self._failing_since = None
+
+    def note_failure(self, now: float) -> None:
+        """The homeserver could not be used."""
+        self._failed_total += 1
+        if self._failing_since is None:
+            self._failing_since = now
+
+    def note_broken(self, reason: Reason, error: Exception | None) -> None:
+        """An answer was late or malformed."""
+        self.note_failure(clock.now())
+        _log.info("answer given up", reason=reason.value, detail=str(error) if error else None)
+
+    # For the application.
+
+    def failing_for_s(self, now: float) -> float:
+        """Give how long the homeserver has not answered; 0 while it does."""
+        return 0.0 if self._failing_since is None else now - self._failing_since
+
+    def end_waits(self, now: float) -> None:
+        """Refuse who waited too long; called by the sweep's timer."""
+        waiting = self._state.waiting
+        while waiting:
+            exchange = next(iter(waiting))
+            if exchange.waits_until > now:
+                return
+            self._state.withdraw(exchange)
+            exchange.fail(Reason.UPSTREAM_BUSY)
+
+    def close(self) -> None:
+        """End every connection and connect."""
+        for task in self._connects:
+            task.cancel()
+        for connection in list(self._connections):
+            connection.transport.abort()
+
+    def statistics(self) -> PoolStatistics:
+        """Give the pool's figures."""
+        state = self._state
+        return PoolStatistics(
+            limit=state.limit,
+            connecting=state.connecting,
+            idle=len(state.idle),
+            busy=state.busy,
+            waiting=len(state.waiting),
+            opened_total=self._opened_total,
+            reused_total=self._reused_total,
+            resent_total=self._resent_total,
+            failed_total=self._failed_total,
+            failing_since_s=None if self._failing_since is None else clock.now() - self._failing_since,
+        )
+
+    # Connecting.
+
+    def _connect_as_needed(self) -> None:
+        while self._state.must_connect():
+            task = asyncio.get_running_loop().create_task(self._connect())
+            self._connects.add(task)
+            task.add_done_callback(self._connects.discard)
+
+    async def _connect(self) -> None:
+        """Make one connection; whatever happens, the place that `must_connect` booked is given on."""
+        loop = asyncio.get_running_loop()
+        reason = Reason.UPSTREAM_UNREACHABLE
+        connection: UpstreamConnection | None = None
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                if isinstance(self._address, str):
+                    _, connection = await loop.create_unix_connection(self._new_connection, self._address)
+                else:
+                    _, connection = await loop.create_connection(self._new_connection, *self._address)
+        except TimeoutError:
+            reason = Reason.CONNECT_TIMEOUT
+        except OSError as error:
+            _log.debug("connect failed", error=str(error))
+        finally:
+            self._connected(connection, reason)
+
+    def _new_connection(self) -> UpstreamConnection:
+        return UpstreamConnection(self)
+
+    def _connected(self, connection: UpstreamConnection | None, reason: Reason) -> None:
+        now = clock.now()
+        if connection is None or connection.transport.is_closing():
+            self.note_failure(now)
+            exchange = self._state.connect_failed()
+            if exchange is not None:
+                exchange.fail(reason)
+            self._connect_as_needed()
+            return
+        self._opened_total += 1
+        connection.transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER_BYTES)
+        self._connections.add(connection)
+        self._sweep.add(connection)
+        exchange = self._state.connected(connection)
+        if exchange is None:
+            connection.rest(now)
+        else:
+            connection.begin(exchange, now)
+
+    def _forget(self, connection: UpstreamConnection) -> None:
+        if connection in self._connections:
+            self._connections.discard(connection)
+            self._sweep.remove(connection)
+            self._state.lost(connection)
+            connection.deadline_at = NEVER
