@@ -1,0 +1,1 @@
+"""Settings from a file and the environment."""

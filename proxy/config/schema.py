@@ -1,0 +1,71 @@
+"""What keys there are: the settings classes read as a map of paths; pure."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+
+from proxy.config.mistakes import Location, path_text
+from proxy.config.settings import Settings
+
+#: Below this likeness a suggestion would mislead more than help.
+_LIKENESS = 0.6
+
+
+def section(annotation: Any) -> type[BaseModel] | None:
+    """Return the settings class an annotation stands for, or None where it is a single value or a list."""
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
+def list_item(annotation: Any) -> Any | None:
+    """Return what a list of this annotation holds, or None where it is no list."""
+    return get_args(annotation)[0] if get_origin(annotation) is tuple else None
+
+
+def step(annotation: Any, key: str | int) -> Any | None:
+    """Return the annotation one level down, or None where there is no such key."""
+    if isinstance(key, int):
+        return list_item(annotation)
+    model = section(annotation)
+    field = model.model_fields.get(key) if model else None
+    return field.annotation if field else None
+
+
+def annotation_at(location: Location) -> Any | None:
+    """Return the annotation of a location, or None where there is no such key."""
+    annotation: Any | None = Settings
+    for key in location:
+        annotation = step(annotation, key)
+    return annotation
+
+
+def keys_at(location: Location) -> tuple[str, ...]:
+    """Return the keys of the section at a location; empty where it is none."""
+    model = section(annotation_at(location))
+    return tuple(model.model_fields) if model else ()
+
+
+def locations(annotation: Any = Settings, above: Location = ()) -> Iterator[Location]:
+    """Yield every section, list and value there can be, a list with its first entry."""
+    inner: tuple[str | int, ...] = (0,) if list_item(annotation) else ()
+    model = section(annotation)
+    for key in inner or (model.model_fields if model else ()):
+        yield (*above, key)
+        yield from locations(step(annotation, key), (*above, key))
+
+
+def nearest_key(location: Location) -> str | None:
+    """Return the key an unknown one most likely stands for: a like one beside it, or the same elsewhere."""
+    *above, key = location
+    beside = nearest_word(str(key), keys_at(tuple(above)))
+    if beside is not None:
+        return beside
+    elsewhere = [other for other in locations() if other[-1] == key]
+    return path_text(elsewhere[0]) if elsewhere else None
+
+
+def nearest_word(word: str, known: Sequence[str]) -> str | None:
+    """Return the most like of the known words, or None where none is like it."""
+    found = difflib.get_close_matches(word[:100], known, n=1, cutoff=_LIKENESS)
+    return found[0] if found else None

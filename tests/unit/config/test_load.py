@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from proxy.config.load import ConfigError, load
+from proxy.config.settings import Settings
+
+
+def the_mistake(path):
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    (mistake,) = caught.value.mistakes
+    return mistake
+
+
+def test_a_file_is_read_and_a_byte_order_mark_is_skipped(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_bytes(b"\xef\xbb\xbflog: {level: debug}\n")
+    assert load(file, {"FAIRGATE_LOG__ACCESS": "all"}).log.model_dump() == {
+        "level": "debug",
+        "format": "json",
+        "access": "all",
+    }
+
+
+def test_a_file_that_cannot_be_read_gives_one_mistake(tmp_path):
+    assert the_mistake(tmp_path / "none.yaml").message == "cannot be read: No such file or directory"
+    assert the_mistake(tmp_path).message == "cannot be read: Is a directory"
+    assert the_mistake(Path("a\x00b")).message == "cannot be read: not a file name"
+
+
+def test_an_endless_file_is_refused():
+    assert "larger than 1 MiB" in the_mistake(Path("/dev/zero")).message
+
+
+def test_a_file_that_is_not_utf_8_is_refused_with_its_line(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_bytes(b"log:\n  level: \xff\n")
+    assert (the_mistake(file).line, the_mistake(file).message) == (2, "is not UTF-8 text")
+
+
+def test_an_empty_file_means_the_defaults(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.touch()
+    assert load(file, {}) == Settings()
