@@ -1,0 +1,157 @@
+"""Log lines on stderr, JSON or for a console, in which no token and no control character ever appears.
+
+Everything goes through one chain, what libraries log through `logging` included: secrets are dropped by key
+and redacted in text, and each value is made printable, so that nothing a client sends can forge or break a
+line. Which requests get a line is not decided here.
+"""
+
+import logging
+import re
+import sys
+from collections.abc import Mapping
+from urllib.parse import unquote_to_bytes
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from proxy.observability.settings import LogSettings
+
+REDACTED = "<redacted>"
+#: Characters of a request target in a line; enough for every path of the specification with its query.
+TARGET_MAX_CHARACTERS = 512
+
+_SECRET = b"access_token"
+_SECRET_KEYS = frozenset({"authorization", "access_token", "token"})
+#: Decoded more often than a server would, for proxies that decode once more.
+_DECODINGS = 3
+#: Deeper values than this are told as text.
+_MAX_DEPTH = 6
+_PRINTABLE = range(0x20, 0x7F)
+_BACKSLASH = 0x5C
+#: Twisted also splits a query at `;`, a careless client writes a second `?`.
+_SEPARATORS = re.compile(rb"([?;#])")
+_SECRET_IN_TEXT = re.compile(r"(access_token[\"']?\s*[=:]\s*|\bbearer\s+)[^\s&,}\])]+", re.IGNORECASE)
+
+
+def configure_logs(settings: LogSettings) -> None:
+    """Send structlog's and `logging`'s lines through one chain to stderr; may be called again."""
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="timestamp"),
+        structlog.processors.format_exc_info,
+        printable_values,
+    ]
+    last = _last_processors(settings)
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    _route_logging(level, shared, last)
+
+
+def _last_processors(settings: LogSettings) -> list[Processor]:
+    if settings.format == "json":
+        return [structlog.processors.JSONRenderer()]
+    return [_fold_exception, structlog.dev.ConsoleRenderer(colors=False)]
+
+
+def _route_logging(level: int, shared: list[Processor], last: list[Processor]) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *shared, *last],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+
+
+def printable_values(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Drop what is keyed as a secret, and make every other value text without controls, a number or null."""
+    return {
+        _printable(key): _printable_lines(value) if key == "exception" else _clean(value, 0)
+        for key, value in event.items()
+        if key.lower() not in _SECRET_KEYS
+    }
+
+
+def _clean(value: object, depth: int) -> object:
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return _printable(value)
+        case bytes():
+            return _printable(value.decode(errors="backslashreplace"))
+        case Mapping() if depth < _MAX_DEPTH:
+            return {
+                _printable(str(key)): _clean(inner, depth + 1)
+                for key, inner in value.items()
+                if str(key).lower() not in _SECRET_KEYS
+            }
+        case list() | tuple() | set() | frozenset() if depth < _MAX_DEPTH:
+            return [_clean(inner, depth + 1) for inner in value]
+        case _:
+            return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    text = _SECRET_IN_TEXT.sub(rf"\1{REDACTED}", text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _printable_lines(value: object) -> str:
+    return "\n".join(_printable(line) for line in str(value).split("\n"))
+
+
+def _fold_exception(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """Mark every line of a traceback, so that none can pass for a line of the log."""
+    if "exception" in event:
+        event["exception"] = "    | " + str(event["exception"]).replace("\n", "\n    | ")
+    return event
+
+
+def redact_target(target: bytes) -> str:
+    """Write a request target for people: no access token, printable ASCII, at most TARGET_MAX_CHARACTERS.
+
+    A token is hidden however its parameter's name is encoded, whichever of `&` and `;` the homeserver splits
+    at, and also inside another value. Where it is unclear how far a token goes, all up to the next `&` goes.
+    """
+    text = _escaped(b"&".join(_without_token(piece) for piece in target.split(b"&")))
+    if len(text) <= TARGET_MAX_CHARACTERS:
+        return text
+    return f"{text[: TARGET_MAX_CHARACTERS - 3]}..."
+
+
+def _without_token(piece: bytes) -> bytes:
+    kept: list[bytes] = []
+    for part in _SEPARATORS.split(piece):
+        if _SECRET in _decoded(part):
+            name, separator, _ = part.partition(b"=")
+            # An encoded `=` before the first plain one may have the token in front of it.
+            name = _SECRET if b"=" in _decoded(name) or not separator else name
+            return b"".join([*kept, name, b"=", REDACTED.encode()])
+        kept.append(part)
+    return piece
+
+
+def _decoded(text: bytes) -> bytes:
+    for _ in range(_DECODINGS):
+        if b"%" not in text:
+            break
+        text = unquote_to_bytes(text)
+    return text.lower()
+
+
+def _escaped(text: bytes) -> str:
+    return "".join(
+        "\\\\" if byte == _BACKSLASH else chr(byte) if byte in _PRINTABLE else f"\\x{byte:02x}"
+        for byte in text
+    )
