@@ -1,0 +1,1 @@
+"""The listeners for operators."""
