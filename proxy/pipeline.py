@@ -23,9 +23,11 @@ from proxy.upstream.exchange import ClientPort, Exchange
 from proxy.upstream.pool import Pool
 from proxy.upstream.settings import LanesSettings
 
+_SYNC = RouteClass.SYNC
 _SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
 _SYNC_UNKNOWN_S = 210.0
 _SYNC_LONGEST_S = 3600.0
+_UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
 _HINT_S = (5.0, 30.0)  # the first, and the longest, while an outage lasts: §10.1
 
 
@@ -36,32 +38,28 @@ class Pipeline:
         self.pool = pool
         self.requests_total = [0] * len(RouteClass)
         self.refused_total = dict.fromkeys(Reason, 0)
-        self._host_field = b"Host: " + homeserver_host
+        self._host_field = b"Host: %s\r\n" % homeserver_host
         self._deadlines = _deadlines(lanes)
         # Unique across processes and restarts; an id only joins our log with the homeserver's.
-        self._id_prefix = b"X-Request-Id: fg-%s-" % os.urandom(4).hex().encode()
+        self._id_prefix = b"fg-%s-" % os.urandom(4).hex().encode()
         self._ids = count(1)
 
     def begin(self, client: ClientPort, head: RequestHead, forwarded: bytes, now: float) -> Exchange:
-        """Make the exchange of a request; `forwarded` is the client's X-Forwarded-For and -Proto lines."""
+        """Make the exchange of a request; `forwarded` is the client's X-Forwarded-For and -Proto fields."""
         route = classify(head.method, head.target)
         self.requests_total[route] += 1
-        lines = head.lines
-        if head.host is None:
-            lines.append(self._host_field)
-        lines.append(forwarded)
+        host = self._host_field if head.host is None else b""
+        upgrade = _UPGRADE if head.upgrade else b""
+        request_id = b""
         if head.request_id is None:
-            request_id = b"%s%x" % (self._id_prefix, next(self._ids))
-            head.request_id = request_id[14:]
-            lines.append(request_id)
-        if head.upgrade:
-            lines.append(b"Connection: Upgrade\r\nUpgrade: websocket")
-        lines.append(b"\r\n")
+            head.request_id = b"%s%x" % (self._id_prefix, next(self._ids))
+            request_id = b"X-Request-Id: %s\r\n" % head.request_id
+        wire_head = b"%s%s%s%s%s\r\n" % (head.wire, host, forwarded, request_id, upgrade)
         deadline_s = self._deadlines[route]
-        if route == RouteClass.SYNC:
+        if route is _SYNC:
             timeout_s = sync_timeout_s(head.target)
             deadline_s = _SYNC_UNKNOWN_S if timeout_s is None else min(timeout_s + _SYNC_SLACK_S, _SYNC_LONGEST_S)
-        return Exchange(client, head, route, b"\r\n".join(lines), self.pool, deadline_s, now)
+        return Exchange(client, head, route, wire_head, self.pool, deadline_s, now)
 
     def refusal(self, reason: Reason, *, close: bool, head_only: bool) -> bytes:
         """Count a refusal and give its bytes."""

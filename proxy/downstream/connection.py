@@ -18,6 +18,9 @@ from proxy.upstream.exchange import Exchange
 if TYPE_CHECKING:
     from proxy.downstream.listener import Listener
 
+# Members of an enumeration are slow to look up on it, and these are looked up for every request.
+_FIRST_BYTE, _HEAD, _IN_SERVICE, _PARKED, _LINGER, _TUNNEL, _CLOSED = State
+_BYTES, _HEAD_COMPLETE, _ANSWERED = Event.BYTES, Event.HEAD_COMPLETE, Event.ANSWERED
 _MAX_AHEAD_BYTES: Final = 16_384  # kept of what a client sends ahead: §1.6
 _LINGER_S: Final = 2.0  # after a last answer, for the client to see it: §10.3
 _LINGER_BYTES: Final = 1_048_576
@@ -38,7 +41,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self.state = State.FIRST_BYTE
+        self.state = _FIRST_BYTE
         self.exchange: Exchange | None = None
         self.kept = b""
         self.forwarded = b""
@@ -72,30 +75,30 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Take what was read out of the shared buffer, and use it."""
         data = bytes(self._listener.body_buffer[:nbytes])
         state = self.state
-        if state == State.PARKED or state == State.FIRST_BYTE:
+        if state is _PARKED or state is _FIRST_BYTE:
             self._begin_head(data)
-        elif state == State.IN_SERVICE:
+        elif state is _IN_SERVICE:
             self._read_in_service(data)
-        elif state == State.HEAD:
+        elif state is _HEAD:
             self._read_head(self.kept + data, len(self.kept))
-        elif state == State.TUNNEL:
+        elif state is _TUNNEL:
             self.deadline_at = clock.now() + _TUNNEL_IDLE_S
             if self.exchange is not None and self.exchange.upstream is not None:
                 self.exchange.upstream.write(data)
-        elif state == State.LINGER:
+        elif state is _LINGER:
             self.lingered += nbytes
             if self.lingered > _LINGER_BYTES:
                 self._end(Event.DRAINED)
 
     def eof_received(self) -> bool:
         """The client sends no more. It counts as having left, unless bytes it sent before are still to be used."""
-        if self.state == State.TUNNEL and self.exchange is not None and self.exchange.upstream is not None:
+        if self.state is _TUNNEL and self.exchange is not None and self.exchange.upstream is not None:
             self.exchange.upstream.write_eof()
             return True
-        if self.state == State.IN_SERVICE and self.kept:
+        if self.state is _IN_SERVICE and self.kept:
             self.ended = True
             return True
-        if self.state == State.LINGER:
+        if self.state is _LINGER:
             self._end(Event.DRAINED)
         else:
             self._left()
@@ -110,7 +113,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """The client takes no more of its answer for now."""
         self.client_full = True
         self.unsent = self.transport.get_write_buffer_size()
-        if self.state != State.LINGER:
+        if self.state is not _LINGER:
             self.deadline_at = clock.now() + _STALLED_S
         if self.exchange is not None and self.exchange.upstream is not None:
             self.exchange.upstream.set_client_full(True)
@@ -118,12 +121,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """It does again."""
         self.client_full = False
-        if self.state == State.IN_SERVICE:
+        if self.state is _IN_SERVICE:
             self.deadline_at = NEVER
-        elif self.state == State.PARKED:
+        elif self.state is _PARKED:
             self.deadline_at = clock.now() + self._listener.settings.keep_alive_idle_seconds
             self._go_on()
-        elif self.state == State.TUNNEL:
+        elif self.state is _TUNNEL:
             self.deadline_at = clock.now() + _TUNNEL_IDLE_S
         if self.exchange is not None and self.exchange.upstream is not None:
             self.exchange.upstream.set_client_full(False)
@@ -134,9 +137,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Act on a deadline as the table says."""
         if self.transport.get_write_buffer_size() and self._is_draining(now):
             return
-        if self.state == State.CLOSED:
+        if self.state is _CLOSED:
             self.transport.abort()
-        elif self.state == State.HEAD:
+        elif self.state is _HEAD:
             self.state = next_state(self.state, Event.DEADLINE)
             self.refuse(Reason.HEAD_TIMEOUT)
         else:
@@ -154,12 +157,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     def stop(self, now: float) -> None:
         """The process is stopping: this connection ends with what it is doing, a parked one at once."""
         self.state = next_state(self.state, Event.STOP)
-        if self.state in (State.PARKED, State.FIRST_BYTE):
+        if self.state in (_PARKED, _FIRST_BYTE):
             self.deadline_at = min(self.deadline_at, now + _STOP_PARKED_S)
 
     def stop_now(self) -> None:
         """The time for a graceful end is over."""
-        if self.state == State.IN_SERVICE and self.exchange is not None and not self.exchange.answer_began:
+        if self.state is _IN_SERVICE and self.exchange is not None and not self.exchange.answer_began:
             self.exchange.abandon()
             self.refuse(Reason.STOPPING)
         self.transport.close()
@@ -199,7 +202,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if close:
             self._linger()
             return
-        self.state = next_state(self.state, Event.ANSWERED)
+        self.state = next_state(self.state, _ANSWERED)
         self.upstream_full = False
         self.deadline_at = clock.now() + (
             _STALLED_S if self.client_full else self._listener.settings.keep_alive_idle_seconds
@@ -219,7 +222,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def cut(self) -> None:
         """The answer broke off in the middle. Where its end is the connection's, only a reset tells."""
         exchange, self.exchange = cast(Exchange, self.exchange), None
-        if self.state != State.TUNNEL:
+        if self.state is not _TUNNEL:
             self._listener.answered(exchange)
         if exchange.closes:
             self.transport.abort()
@@ -281,7 +284,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.refuse(reason)
 
     def _serve(self, head: RequestHead) -> None:
-        self.state = next_state(self.state, Event.HEAD_COMPLETE)
+        self.state = next_state(self.state, _HEAD_COMPLETE)
         self.deadline_at = NEVER
         self.served += 1
         listener = self._listener
@@ -313,13 +316,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.kept and not self.client_full:
             data, self.kept = self.kept, b""
             self._begin_head(data)
-            if self.ended and self.state == State.HEAD:
+            if self.ended and self.state is _HEAD:
                 self._left()  # the end of what was sent ahead, and no whole request
         if self.paused or self.client_full:
             self._update_reading()
 
     def _begin_head(self, data: bytes) -> None:
-        self.state = next_state(self.state, Event.BYTES)
+        self.state = next_state(self.state, _BYTES)
         self.deadline_at = clock.now() + self._listener.settings.head_seconds
         self._read_head(data)
 
@@ -327,8 +330,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Read, unless nobody could take what is read."""
         exchange = self.exchange
         pause = self.upstream_full or len(self.kept) >= _MAX_AHEAD_BYTES
-        pause = pause or (self.client_full and self.state == State.PARKED)
-        if exchange is not None and self.state == State.IN_SERVICE:
+        pause = pause or (self.client_full and self.state is _PARKED)
+        if exchange is not None and self.state is _IN_SERVICE:
             waits_for_101 = exchange.head.upgrade and not exchange.answer_began
             pause = pause or (waits_for_101 and len(self.kept) > 0)
         if pause == self.paused or self.transport.is_closing():
@@ -346,7 +349,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _is_draining(self, now: float) -> bool:
         """Whether the client still takes what is written; if so, look again later."""
         unsent = self.transport.get_write_buffer_size()
-        if self.state == State.LINGER or self.client_full:
+        if self.state is _LINGER or self.client_full:
             progressed = unsent != self.unsent
             self.unsent = unsent
             if progressed:
@@ -371,7 +374,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """The client is gone: nothing of its request goes on."""
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
-            self._listener.left(exchange, in_tunnel=self.state == State.TUNNEL)
+            self._listener.left(exchange, in_tunnel=self.state is _TUNNEL)
             exchange.abandon()
         self._end(Event.LEFT)
 

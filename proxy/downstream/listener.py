@@ -147,7 +147,7 @@ class Listener:
                 self._forwarded.clear()
             address = ipaddress.ip_address(host.partition("%")[0])
             address = getattr(address, "ipv4_mapped", None) or address
-            lines = b"X-Forwarded-For: %s\r\nX-Forwarded-Proto: http" % str(address).encode()
+            lines = b"X-Forwarded-For: %s\r\nX-Forwarded-Proto: http\r\n" % str(address).encode()
             self._forwarded[host] = lines
         return lines
 

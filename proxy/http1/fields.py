@@ -1,26 +1,13 @@
-"""Which header fields matter to a proxy, and how a name is recognised cheaply.
+"""Which header fields matter to a proxy, and how they are found without looking at the others.
 
-`field_code` answers with a small number: ORDINARY fields pass untouched, the others are framing, hop-by-hop or
-forwarding fields. Spellings that clients really use are found by one dictionary look-up; every other name is checked
-against the token grammar of RFC 9110 §5.6.2, so that nothing malformed is ever ORDINARY.
+One regular expression runs over a head in lower case and finds framing, hop-by-hop and forwarding fields only; everything
+else stays what it is, a slice of the raw bytes. Names with `_` for `-` are found too: some servers take them for the same.
 """
 
 import re
+from itertools import groupby
 
-ORDINARY = 0
-MALFORMED = 1
-DROP = 2
-HOST = 3
-CONTENT_LENGTH = 4
-TRANSFER_ENCODING = 5
-CONNECTION = 6
-EXPECT = 7
-UPGRADE = 8
-REQUEST_ID = 9
-
-_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-
-#: Fields that end at each hop (RFC 9110 §7.6.1) and those by which others would say who the client is; we say it.
+#: Fields that end at each hop (RFC 9110 §7.6.1), and those by which others would say who the client is: we say it.
 _DROPPED = (
     "keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer http2-settings "
     "forwarded x-forwarded x-forwarded-for x-forwarded-proto x-forwarded-host x-forwarded-port x-forwarded-server "
@@ -28,78 +15,57 @@ _DROPPED = (
     "x-original-forwarded-for x-real-ip x-client-ip x-cluster-client-ip true-client-ip cf-connecting-ip "
     "fastly-client-ip"
 ).split()
-_CODES = dict.fromkeys((name.encode() for name in _DROPPED), DROP) | {
-    b"host": HOST,
-    b"content-length": CONTENT_LENGTH,
-    b"transfer-encoding": TRANSFER_ENCODING,
-    b"connection": CONNECTION,
-    b"expect": EXPECT,
-    b"upgrade": UPGRADE,
-    b"x-request-id": REQUEST_ID,
-}
-_COMMON = (
-    "accept accept-encoding accept-language access-control-allow-headers access-control-allow-methods "
-    "access-control-allow-origin access-control-expose-headers access-control-request-headers "
-    "access-control-request-method authorization cache-control content-disposition content-encoding "
-    "content-security-policy content-type cookie date dnt etag if-match if-none-match last-modified location origin "
-    "pragma priority range referer sec-ch-ua sec-ch-ua-mobile sec-ch-ua-platform sec-fetch-dest sec-fetch-mode "
-    "sec-fetch-site sec-websocket-accept sec-websocket-key sec-websocket-protocol sec-websocket-version server "
-    "synapse-trace-id user-agent vary x-content-type-options x-requested-with"
-).split()
+_READ = "host content-length transfer-encoding connection expect upgrade x-request-id".split()
+
+HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, EXPECT, UPGRADE, REQUEST_ID, DROP, IMITATION = range(9)
+_IMITATED = ("host", "content-length", "transfer-encoding", "connection", "expect", "upgrade")
 
 
-def _title(name: bytes) -> bytes:
-    return b"-".join(part.capitalize() for part in name.split(b"-"))
+def _alternatives(names: list[str]) -> str:
+    """Group by first letter, so that most names are passed over at their first byte."""
+    groups = groupby(sorted(names), key=lambda name: name[0])
+    return "|".join(f"{letter}(?:{'|'.join(name[1:] for name in group)})" for letter, group in groups)
 
 
-#: Name as spelled on the wire → code, for the spellings seen every day.
-KNOWN = {name.encode(): ORDINARY for name in _COMMON} | _CODES
-KNOWN |= {_title(name): code for name, code in KNOWN.items()}
-_FRAMING = frozenset({HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, EXPECT, UPGRADE})
+#: In a head in lower case: the fields that matter, as (name, value) with the spaces around the value.
+SPECIAL = re.compile(rf"\r\n({_alternatives(_DROPPED + _READ)}):([^\r]*)".replace("-", "[-_]").encode())
 
-
-def field_code(name: bytes) -> int:
-    """Classify a name that KNOWN does not have. Underscores that imitate a known field are never let through."""
-    if not _TOKEN.fullmatch(name):
-        return MALFORMED
-    lowered = name.lower()
-    code = _CODES.get(lowered)
-    if code is not None:
-        return code
-    if b"_" in lowered:
-        imitated = _CODES.get(lowered.replace(b"_", b"-"), ORDINARY)
-        return MALFORMED if imitated in _FRAMING else DROP if imitated == DROP else ORDINARY
-    return ORDINARY
-
-
-def connection_options(value: bytes) -> frozenset[bytes]:
-    """Split a `Connection` value into its lower-cased options."""
-    known = _COMMON_OPTIONS.get(value)
-    if known is not None:
-        return known
-    return frozenset(option.strip(b" \t") for option in value.lower().split(b",")) - {b""}
-
-
-_COMMON_OPTIONS = {
-    b"keep-alive": frozenset({b"keep-alive"}),
-    b"Keep-Alive": frozenset({b"keep-alive"}),
-    b"close": frozenset({b"close"}),
-    b"Upgrade": frozenset({b"upgrade"}),
-    b"upgrade": frozenset({b"upgrade"}),
+#: Name in lower case → what it is; a framing field spelled with `_` is an IMITATION, and nobody's friend.
+CODES: dict[bytes, int] = {
+    **{name.encode(): DROP for name in _DROPPED},
+    **{name.replace("-", "_").encode(): DROP for name in _DROPPED},
+    **{name.replace("-", "_").encode(): IMITATION for name in _IMITATED},
+    b"x_request_id": DROP,
+    **{name.encode(): code for code, name in enumerate(_READ)},
 }
 
-
-def may_be_nominated(name: bytes) -> bool:
-    """Tell whether `Connection` may take this (lower-cased) field away: never what others rely on (§9.2)."""
-    return name not in _END_TO_END and not name.startswith(b"content-")
-
-
-_END_TO_END = frozenset({b"authorization", b"host", b"close", b"keep-alive", b"upgrade"})
-
-#: In a head, everything that may stand between CR LF pairs: taking these bytes out must leave CR LF pairs only.
+#: What may stand between the CR LF pairs of a head: `head.translate(None, TEXT)` must leave those pairs alone.
 TEXT = bytes(byte for byte in range(256) if byte == 9 or (byte >= 32 and byte != 127))
 
 
-def has_only_whole_lines(head: bytes, lines: int) -> bool:
-    """Tell whether the only controls in `head` are the `lines` CR LF pairs: no bare CR, bare LF, NUL or other."""
-    return head.translate(None, TEXT) == b"\r\n" * lines
+def connection_options(value: bytes) -> frozenset[bytes]:
+    """Split a `Connection` value, in lower case, into its options."""
+    return frozenset(option.strip(b" \t") for option in value.split(b",")) - {b""}
+
+
+def without(head: bytes, dropped: list[re.Match[bytes]]) -> bytes:
+    """Cut the fields that SPECIAL found out of the head it found them in (or its original, in any case)."""
+    start = 0
+    pieces = []
+    for field in dropped:
+        pieces.append(head[start : field.start()])
+        start = field.end()
+    pieces.append(head[start:])
+    return b"".join(pieces)
+
+
+def without_nominated(head: bytes, options: frozenset[bytes]) -> bytes:
+    """Leave out the fields that `Connection` names, but never what others rely on (§9.2)."""
+    nominated = {name for name in options if name not in _END_TO_END and not name.startswith(b"content-")}
+    first, *fields = head.split(b"\r\n")
+    kept = [field for field in fields if field.partition(b":")[0].lower() not in nominated]
+    return b"\r\n".join([first, *kept])
+
+
+ORDINARY_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})
+_END_TO_END = frozenset({b"authorization", b"host", b"transfer-encoding", b"close", b"keep-alive"})

@@ -10,9 +10,10 @@ from proxy.http1 import fields as f
 #: `length` of a body that is chunked, or ends with its connection; other lengths are bytes.
 CHUNKED: Final = -1
 UNTIL_CLOSE: Final = -2
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: [^\r\n]*)?")
+_LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: |\r)")
 _MAX_LENGTH_DIGITS = 18
 _MAX_FIELDS = 200  # of the homeserver's: generous, but not without end
+_NO_OPTIONS: frozenset[bytes] = frozenset()
 
 
 class ResponseBrokenError(Exception):
@@ -20,15 +21,15 @@ class ResponseBrokenError(Exception):
 
 
 class ResponseHead:
-    """What the data path needs to know; `lines` is the status line and the fields to forward, in order."""
+    """What the data path needs to know; `wire` is what is passed on: status line and fields, each with its CR LF."""
 
-    __slots__ = ("keep_alive", "length", "lines", "status", "upgrade")
+    __slots__ = ("keep_alive", "length", "status", "upgrade", "wire")
 
     status: int
     length: int
     keep_alive: bool
     upgrade: bool
-    lines: list[bytes]
+    wire: bytes
 
 
 def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
@@ -37,79 +38,71 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
     Raises:
         ResponseBrokenError: with words for the log.
     """
-    lines = head[:-4].split(b"\r\n")
-    match = _STATUS_LINE.fullmatch(lines[0])
-    if match is None:
+    line = _LINE.match(head)
+    if line is None:
         raise ResponseBrokenError("status line")
-    if len(lines) > _MAX_FIELDS or not f.has_only_whole_lines(head, len(lines) + 1):
+    controls = head.translate(None, f.TEXT)
+    lines = len(controls) >> 1
+    if lines > _MAX_FIELDS or controls != b"\r\n" * lines:
         raise ResponseBrokenError("control bytes or too many fields in the head")
-    parsed = ResponseHead()
-    parsed.status = int(match[2])
-    minor = match[1] == b"1"
-    if not minor:
-        lines[0] = b"HTTP/1.1" + lines[0][8:]
-    _read_fields(lines, parsed, method, http11=minor)
     try:
-        httptools.HttpResponseParser(_LISTENER).feed_data(head)
+        httptools.HttpResponseParser(None).feed_data(head)
     except httptools.HttpParserUpgrade:
         pass
     except httptools.HttpParserError as error:
         raise ResponseBrokenError("llhttp does not take the head") from error
+    parsed = ResponseHead()
+    parsed.status = int(line[2])
+    _read_fields(head, parsed, method, http11=line[1] == b"1")
     return parsed
 
 
-def _read_fields(lines: list[bytes], parsed: ResponseHead, method: bytes, *, http11: bool) -> None:
-    length = coding = None
-    options: frozenset[bytes] = frozenset()
-    websocket = False
-    dropped: list[int] = []
-    known = f.KNOWN
-    for index in range(1, len(lines)):
-        name, colon, value = lines[index].partition(b":")
-        code = known.get(name)
-        if code is None:
-            code = f.field_code(name)
-        if not colon:
-            raise ResponseBrokenError("a field without a colon")
-        if code == f.ORDINARY:
-            continue
+def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, *, http11: bool) -> None:
+    """Read the fields that matter, and settle what is passed on."""
+    length = None
+    chunked = websocket = False
+    options = _NO_OPTIONS
+    dropped: list[re.Match[bytes]] = []
+    for field in f.SPECIAL.finditer(head.lower()):
+        name, value = field.groups()
         value = value.strip(b" \t")
+        code = f.CODES[name]
         if code == f.CONTENT_LENGTH:
             if length is not None or len(value) > _MAX_LENGTH_DIGITS or not value.isdigit():
                 raise ResponseBrokenError("Content-Length")
-            length = value
+            length = int(value)
         elif code == f.TRANSFER_ENCODING:
-            if coding is not None or value.lower() != b"chunked" or not http11:
+            if chunked or value != b"chunked" or not http11:
                 raise ResponseBrokenError("Transfer-Encoding")
-            coding = index
+            chunked = True
         elif code == f.CONNECTION:
-            options |= f.connection_options(value)
-            dropped.append(index)
+            options = options | f.connection_options(value)
+            dropped.append(field)
         elif code == f.UPGRADE:
-            websocket = value.lower() == b"websocket"
-            dropped.append(index)
+            websocket = value == b"websocket"
+            dropped.append(field)
         elif code == f.DROP:
-            dropped.append(index)
-        elif code == f.MALFORMED:
-            raise ResponseBrokenError("a malformed field name")
+            dropped.append(field)
+        elif code == f.IMITATION:
+            raise ResponseBrokenError("a framing field with an underscore")
     parsed.upgrade = websocket and b"upgrade" in options
-    parsed.keep_alive = b"close" not in options if http11 else b"keep-alive" in options
-    _decide_length(parsed, method, length, chunked=coding is not None)
-    for index in reversed(dropped):
-        del lines[index]
-    nominated = {option for option in options if f.may_be_nominated(option)} if options else None
-    if nominated:
-        lines[1:] = [line for line in lines[1:] if line.partition(b":")[0].lower() not in nominated]
-    parsed.lines = lines
+    parsed.keep_alive = b"close" not in options and (http11 or b"keep-alive" in options)
+    _settle_length(parsed, method, length, chunked=chunked)
+    wire = head[:-2]
+    if dropped:
+        wire = f.without(wire, dropped)
+        if not options <= f.ORDINARY_OPTIONS:
+            wire = f.without_nominated(wire, options)
+    parsed.wire = wire if http11 else b"HTTP/1.1" + wire[8:]
 
 
-def _decide_length(parsed: ResponseHead, method: bytes, length: bytes | None, *, chunked: bool) -> None:
+def _settle_length(parsed: ResponseHead, method: bytes, length: int | None, *, chunked: bool) -> None:
     """RFC 9112 §6.3, without its tolerance: two framings, or a framing where none may be, is a broken answer."""
     if chunked and length is not None:
         raise ResponseBrokenError("Content-Length and Transfer-Encoding")
     status = parsed.status
     if status < 200 or status == 204:
-        if chunked or (length is not None and int(length)):
+        if chunked or length:
             raise ResponseBrokenError(f"a body announced in a {status}")
         parsed.length = 0
     elif method == b"HEAD" or status == 304:
@@ -117,19 +110,13 @@ def _decide_length(parsed: ResponseHead, method: bytes, length: bytes | None, *,
     elif chunked:
         parsed.length = CHUNKED
     elif length is not None:
-        parsed.length = int(length)
+        parsed.length = length
     else:
         parsed.length = UNTIL_CLOSE
         parsed.keep_alive = False
 
 
-def without_chunking(lines: list[bytes]) -> list[bytes]:
+def without_chunking(wire: bytes) -> bytes:
     """Leave Transfer-Encoding out, for a client of HTTP/1.0."""
-    return [line for line in lines if line.partition(b":")[0].lower() != b"transfer-encoding"]
-
-
-class _Listener:
-    """llhttp only judges here, so nothing is listened to."""
-
-
-_LISTENER = _Listener()
+    fields = [field for field in f.SPECIAL.finditer(wire.lower()) if field[1] == b"transfer-encoding"]
+    return f.without(wire, fields)

@@ -23,29 +23,31 @@ class RouteClass(IntEnum):
     FIRST_SYNC = 7
 
 
+# Members of an enumeration are slow to look up on it, and this runs for every request.
+_VITAL, _REQUESTS, _MEDIA, _HISTORY, _REMOTE, _FEDERATION, _SYNC, _FIRST_SYNC = RouteClass
 _PREFIXES: Final = frozenset({b"r0", b"v1", b"v2", b"v3", b"v4", b"unstable", b"v2_alpha", b"api"})
 _BY_FIRST_SEGMENT: Final = {
-    b"versions": RouteClass.VITAL,
-    b"auth_metadata": RouteClass.VITAL,
-    b"sync": RouteClass.SYNC,
-    b"events": RouteClass.SYNC,
-    b"initialSync": RouteClass.FIRST_SYNC,
-    b"search": RouteClass.HISTORY,
-    b"media": RouteClass.MEDIA,
-    b"join": RouteClass.REMOTE,
-    b"knock": RouteClass.REMOTE,
-    b"directory": RouteClass.REMOTE,
-    b"profile": RouteClass.REMOTE,
-    b"publicRooms": RouteClass.REMOTE,
-    b"room_summary": RouteClass.REMOTE,
+    b"versions": _VITAL,
+    b"auth_metadata": _VITAL,
+    b"sync": _SYNC,
+    b"events": _SYNC,
+    b"initialSync": _FIRST_SYNC,
+    b"search": _HISTORY,
+    b"media": _MEDIA,
+    b"join": _REMOTE,
+    b"knock": _REMOTE,
+    b"directory": _REMOTE,
+    b"profile": _REMOTE,
+    b"publicRooms": _REMOTE,
+    b"room_summary": _REMOTE,
 }
 _BY_ROOM_SEGMENT: Final = {
-    b"messages": RouteClass.HISTORY,
-    b"context": RouteClass.HISTORY,
-    b"relations": RouteClass.HISTORY,
-    b"initialSync": RouteClass.FIRST_SYNC,
-    b"join": RouteClass.REMOTE,
-    b"hierarchy": RouteClass.REMOTE,
+    b"messages": _HISTORY,
+    b"context": _HISTORY,
+    b"relations": _HISTORY,
+    b"initialSync": _FIRST_SYNC,
+    b"join": _REMOTE,
+    b"hierarchy": _REMOTE,
 }
 _SLIDING: Final = frozenset({b"org.matrix.simplified_msc3575", b"org.matrix.msc3575"})
 _TIMEOUT: Final = re.compile(rb"[?&]timeout=([0-9]{1,9})(?:&|$)")
@@ -66,35 +68,35 @@ def _by_path(method: bytes, path: bytes, target: bytes) -> RouteClass:
     if path.startswith(b"/_matrix/client/"):
         return _client(method, path.split(b"/"), target)
     if path.startswith((b"/_matrix/federation/", b"/_matrix/key/")):
-        return RouteClass.FEDERATION
+        return _FEDERATION
     if path.startswith(b"/_matrix/media/"):
-        return RouteClass.MEDIA
+        return _MEDIA
     if method == b"OPTIONS" or path == b"/health" or path.startswith(b"/.well-known/"):
-        return RouteClass.VITAL
-    return RouteClass.REQUESTS
+        return _VITAL
+    return _REQUESTS
 
 
 def _client(method: bytes, parts: list[bytes], target: bytes) -> RouteClass:
     """`parts` is ["", "_matrix", "client", version, first, …], or [… "client", "versions"]."""
     if method == b"OPTIONS":
-        return RouteClass.VITAL
+        return _VITAL
     if parts[3] not in _PREFIXES:
-        return RouteClass.VITAL if parts[3:] == [b"versions"] else RouteClass.REQUESTS
+        return _VITAL if parts[3:] == [b"versions"] else _REQUESTS
     rest = parts[5:] if parts[3] == b"api" else parts[4:]
     first = rest[0] if rest else b""
     if first == b"rooms" and len(rest) > 2:
-        route = _BY_ROOM_SEGMENT.get(rest[2], RouteClass.REQUESTS)
+        route = _BY_ROOM_SEGMENT.get(rest[2], _REQUESTS)
     elif first in _SLIDING and rest[1:] == [b"sync"]:
-        route = RouteClass.SYNC
+        route = _SYNC
     elif first == b"keys" and rest[1:] in ([b"query"], [b"claim"]):
-        route = RouteClass.REMOTE
+        route = _REMOTE
     else:
-        route = _BY_FIRST_SEGMENT.get(first, RouteClass.REQUESTS)
-    if route == RouteClass.SYNC:
+        route = _BY_FIRST_SEGMENT.get(first, _REQUESTS)
+    if route == _SYNC:
         if len(rest) > 1 and first not in _SLIDING:  # /events/{eventId} is an ordinary read
-            return RouteClass.REQUESTS
+            return _REQUESTS
         if not _SINCE.search(target) or b"full_state=true" in target:
-            return RouteClass.FIRST_SYNC
+            return _FIRST_SYNC
     return route
 
 

@@ -9,8 +9,8 @@ from typing import Protocol
 from proxy.errors import Reason
 from proxy.http1.chunked import ChunkedBody
 from proxy.http1.request_head import CHUNKED, RequestHead
-from proxy.http1.response_head import UNTIL_CLOSE, ResponseHead, without_chunking
 from proxy.http1.response_head import CHUNKED as RESPONSE_CHUNKED
+from proxy.http1.response_head import UNTIL_CLOSE, ResponseHead, without_chunking
 from proxy.matrix.routes import RouteClass
 
 _RESENT_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
@@ -178,35 +178,26 @@ class Exchange:
         """Give the bytes of the answer's head as the client gets them."""
         self.answer_began = True
         self.status = response.status
-        lines = response.lines
-        http10 = self.head.minor == 0
-        if http10 and response.length == RESPONSE_CHUNKED:
-            lines = without_chunking(lines)
-        self.closes = (
-            self.client.must_close()
-            or not self.body_complete
-            or response.length == UNTIL_CLOSE
-            or (http10 and response.length == RESPONSE_CHUNKED)
-        )
-        if self.closes:
-            lines.append(b"Connection: close")
-        elif http10:
-            lines.append(b"Connection: keep-alive")
-        lines.append(b"\r\n")
-        return b"\r\n".join(lines)
+        length = response.length
+        if self.client.must_close() or self.body_left or length == UNTIL_CLOSE:
+            self.closes = True
+        if self.head.minor:
+            return response.wire + (b"Connection: close\r\n\r\n" if self.closes else b"\r\n")
+        if length == RESPONSE_CHUNKED:
+            self.closes = True
+            return without_chunking(response.wire) + b"Connection: close\r\n\r\n"
+        return response.wire + (b"Connection: close\r\n\r\n" if self.closes else b"Connection: keep-alive\r\n\r\n")
 
     def interim(self, response: ResponseHead) -> None:
         """Pass a 103 and its like on to clients that know of them."""
-        if self.head.minor == 1:
-            response.lines.append(b"\r\n")
-            self.client.write(b"\r\n".join(response.lines))
+        if self.head.minor:
+            self.client.write(response.wire + b"\r\n")
 
     def switch(self, response: ResponseHead, beyond: bytes) -> None:
         """Turn a 101 into a tunnel; `beyond` are the first bytes in it."""
         self.answer_began = True
         self.status = response.status
-        response.lines += (b"Connection: Upgrade", b"Upgrade: websocket", b"\r\n")
-        self.client.write(b"\r\n".join(response.lines) + beyond)
+        self.client.write(response.wire + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + beyond)
         self.client.tunnel_began()
 
     def answered(self) -> None:
