@@ -1,0 +1,42 @@
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench-cost clean
+
+export HOMESERVER
+find_python = py=$$(tools/find-python)
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## Fairgate on loopback with a Synapse of its own; HOMESERVER=http://host:port or unix:/path fronts yours
+	@$(find_python) && exec $$py -m tools.run
+
+test: .run/parts ## install what the tests need, check style and types, run everything
+	@$(MAKE) --no-print-directory checks
+	.venv/bin/python -m pytest
+
+lint: ## style, types, layers
+	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'
+	@$(MAKE) --no-print-directory checks
+
+format: ## let ruff format and fix
+	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+bench-cost: ## CPU per proxied request against nginx, in the same run
+	@$(find_python) && $$py -m tools.parts
+	.venv/bin/python -m benchmarks.cost
+
+clean: ## remove everything made here: venvs, the demo homeserver, caches
+	rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: checks .run/parts
+checks:
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+.run/parts:
+	@$(find_python) && $$py -m tools.parts
