@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-import peers
-from measures import Load, demand_answer, measure_bodies, measure_load, measure_parked
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # also run as a script
 
+from benchmarks import peers
+from benchmarks.measures import Load, demand_answer, measure_bodies, measure_load, measure_parked
 from tools.console import ToolError, fail
 from tools.processes import free_port
 

@@ -12,10 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from peers import Running
-from upstream import MEDIA_BYTES
-
-from tools.console import ToolError
+from benchmarks.peers import Running
+from benchmarks.upstream import MEDIA_BYTES
+from tools.console import ToolError, last_line
 
 LOAD_CONNECTIONS = 32
 _PARKED_PER_ADDRESS = 1000
@@ -73,7 +72,8 @@ def demand_answer(running: Running) -> None:
         with _connection(running.port) as client:
             _ask(client)
     except OSError as error:
-        raise ToolError(f"the proxy on port {running.port} gives no answer: {error}") from error
+        told = last_line(running.log)
+        raise ToolError(f"{running.log.stem} gives no answer: {error}; its log ends: {told}") from error
 
 
 def measure_load(running: Running, seconds: float, core: int) -> Load:
@@ -88,7 +88,7 @@ def measure_load(running: Running, seconds: float, core: int) -> Load:
     used = cpu_s(running) - before
     found = re.search(r"(\d+) requests in ([\d.]+)s", told)
     if found is None or int(found[1]) == 0 or "Non-2xx" in told:
-        raise ToolError(f"the load on port {running.port} failed: {' '.join(told.split())}")
+        raise ToolError(f"the load on {running.log.stem} failed: {' '.join(told.split())}")
     requests, taken_s = int(found[1]), float(found[2])
     return Load(used / requests * 1e6, requests / taken_s, used / taken_s)
 

@@ -86,10 +86,11 @@ http://:{port} {{
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A started process, its port, and how to see its whole tree."""
+    """A started process, its port and log, and how to see its whole tree."""
 
     pid: int
     port: int
+    log: Path
 
     def pids(self) -> list[int]:
         """List the process and all it started."""
@@ -138,7 +139,7 @@ def running(command: Sequence[str], core: int, log: Path, port: int) -> Iterator
         )  # fmt: skip
     try:
         wait_until(lambda: _listens(port), 20, log.stem, child, log)
-        yield Running(child.pid, port)
+        yield Running(child.pid, port, log)
     finally:
         stop(child, 3)
 

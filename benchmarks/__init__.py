@@ -1,0 +1,1 @@
+"""What Fairgate costs, measured beside its peers."""
