@@ -1,4 +1,4 @@
-"""What the tests need beside Fairgate: Debian packages, client libraries, a Synapse; installs what is missing."""
+"""What the tests need beside Fairgate: Debian packages, client libraries, a Synapse."""
 
 import os
 import shutil

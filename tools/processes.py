@@ -1,4 +1,4 @@
-"""Child processes in sessions of their own, so that Ctrl-C reaches only us; ports; waiting with a deadline."""
+"""Child processes in sessions of their own, so that Ctrl-C reaches only us; ports; waiting."""
 
 import errno
 import os

@@ -18,6 +18,7 @@ from tools.processes import free_port
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv" / "bin" / "python"
 MIB = 1024 * 1024
+PROBES = (b"GET /_matrix/client/versions ", b"GET /_matrix/federation/v1/version ")
 VERSIONS = b'{"versions":["v1.11"],"unstable_features":{}}'
 
 
@@ -69,7 +70,7 @@ class Fairgate:
 
 @contextlib.contextmanager
 def running_fairgate(folder, homeserver, **settings):
-    """Run the real command in front of `homeserver`; at the end it must stop cleanly and have told no secret."""
+    """Run the real command in front of `homeserver`; at the end it must stop cleanly, with no secret told."""
     port, admin_port, metrics_port = free_port(), free_port(), free_port()
     tree = {
         "listen": [{"address": f"127.0.0.1:{port}"}],
@@ -111,9 +112,7 @@ class Connection:
         """The bytes up to and with the empty line; b'' at the end of the stream. Answers probes itself."""
         while True:
             head = self._take_head()
-            if not head.split(b"\r\n", 1)[0].startswith(
-                (b"GET /_matrix/client/versions ", b"GET /_matrix/federation/v1/version ")
-            ):
+            if not head.startswith(PROBES):
                 return head
             self.answer(VERSIONS)
 
@@ -153,7 +152,7 @@ class Connection:
 
 @dataclass
 class RawUpstream:
-    """A homeserver of plain sockets: `serve(connection)` runs in a thread for each connection until it returns."""
+    """A homeserver of plain sockets: `serve(connection)` runs in a thread of its own for each."""
 
     serve: object
     failures: list = field(default_factory=list)

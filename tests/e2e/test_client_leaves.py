@@ -12,7 +12,7 @@ RESET = struct.pack("ii", 1, 0)  # linger for 0 s: close() sends RST
 
 @pytest.fixture(scope="module")
 def holder(tmp_path_factory):
-    """Fairgate in front of a server that holds every answer; tells of requests, and of their connections' ends."""
+    """Fairgate in front of a server that holds every answer; tells of requests and of their ends."""
     begun, ended = queue.Queue(), queue.Queue()
 
     def hold(connection):

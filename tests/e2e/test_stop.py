@@ -40,6 +40,7 @@ class Tally:
     answered_after: int = 0
     stopping: bool = False
     lost: list = field(default_factory=list)
+    warm: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 async def ask_until_refused(port, number, tally):
@@ -65,6 +66,8 @@ async def ask_until_refused(port, number, tally):
                     tally.lost.append((number, tally.stopping, head))
                     break
                 tally.answered += 1
+                if tally.answered == CLIENTS * 10:
+                    tally.warm.set()
                 tally.answered_after += tally.stopping
                 if b"connection: close" in head.lower():
                     break
@@ -95,8 +98,7 @@ async def load(fairgate, tally):
         asyncio.create_task(ask_until_refused(fairgate.port, number, tally)) for number in range(CLIENTS)
     ]
     async with asyncio.timeout(10):
-        while tally.answered < CLIENTS * 10:
-            await asyncio.sleep(0.001)
+        await tally.warm.wait()
     fairgate.child.send_signal(signal.SIGTERM)
     tally.stopping = True
     async with asyncio.timeout(DRAIN_S + 2):
@@ -128,11 +130,14 @@ def stuck(tmp_path):
             connection.wait_end(60)
 
     settings = {"connections": {"drain_seconds": DRAIN_S}}
-    with RawUpstream(hold) as upstream, running_fairgate(tmp_path, upstream.url, **settings) as fairgate:
-        with fairgate.connect() as client:
-            client.sendall(GET)
-            assert begun.wait(5)
-            yield fairgate, client
+    with (
+        RawUpstream(hold) as upstream,
+        running_fairgate(tmp_path, upstream.url, **settings) as fairgate,
+        fairgate.connect() as client,
+    ):
+        client.sendall(GET)
+        assert begun.wait(5)
+        yield fairgate, client
 
 
 def refuses(fairgate):

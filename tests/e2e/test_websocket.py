@@ -86,7 +86,7 @@ def test_a_refused_upgrade_is_passed_on_with_its_body(echo):
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
-    """Fairgate in front of a server that switches when it is told; `ended` counts the upgrades whose end it saw."""
+    """Fairgate in front of a server that switches when told; `ended` counts the upgrades whose end it saw."""
     heads, ended, switch = queue.Queue(), queue.Queue(), threading.Event()
 
     def serve_raw(connection):
