@@ -16,6 +16,8 @@ from proxy.config.settings import Settings
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.listener import Listener
 from proxy.http1.deadlines import DeadlineSweep
+from proxy.http1.request_head import forget_fields
+from proxy.http1.response_head import forget_heads
 from proxy.matrix.routes import RouteClass
 from proxy.observability.logs import configure_logs
 from proxy.observability.snapshot import Snapshot
@@ -131,7 +133,7 @@ class Application:
         self._turn = loop.call_later(_TURN_S, self._take_turn)
 
     def _take_turn(self) -> None:
-        """Look at a part of all deadlines."""
+        """Look at a part of all deadlines; let go of what is kept for a moment only."""
         now = clock.now()
         self._lag_s = max(0.0, now - self._turn_due)
         try:
@@ -140,6 +142,8 @@ class Application:
             for upstream in self._upstreams.passed(now):
                 upstream.deadline_passed(now)
             self.pool.end_waits(now)
+            forget_fields()
+            forget_heads()
         finally:
             self._schedule_turn()
 

@@ -27,7 +27,7 @@ _SYNC = RouteClass.SYNC
 _SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
 _SYNC_UNKNOWN_S = 210.0
 _SYNC_LONGEST_S = 3600.0
-_UPGRADE = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+_UPGRADE = b"\r\nConnection: Upgrade\r\nUpgrade: websocket"
 _HINT_S = (5.0, 30.0)  # the first, and the longest, while an outage lasts: §10.1
 
 
@@ -38,28 +38,31 @@ class Pipeline:
         self.pool = pool
         self.requests_total = [0] * len(RouteClass)
         self.refused_total = dict.fromkeys(Reason, 0)
-        self._host_field = b"Host: %s\r\n" % homeserver_host
+        self._host_field = b"\r\nHost: %s" % homeserver_host
         self._deadlines = _deadlines(lanes)
         # Unique across processes and restarts; an id only joins our log with the homeserver's.
         self._id_prefix = b"fg-%s-" % os.urandom(4).hex().encode()
         self._ids = count(1)
 
     def begin(self, client: ClientPort, head: RequestHead, forwarded: bytes, now: float) -> Exchange:
-        """Make the exchange of a request; `forwarded` is the client's X-Forwarded-For and -Proto fields."""
+        """Make the exchange of a request; `forwarded` is the client's X-Forwarded-For and -Proto, each behind its CR LF."""
         route = classify(head.method, head.target)
         self.requests_total[route] += 1
-        host = self._host_field if head.host is None else b""
-        upgrade = _UPGRADE if head.upgrade else b""
-        request_id = b""
-        if head.request_id is None:
-            head.request_id = b"%s%x" % (self._id_prefix, next(self._ids))
-            request_id = b"X-Request-Id: %s\r\n" % head.request_id
-        wire_head = b"%s%s%s%s%s\r\n" % (head.wire, host, forwarded, request_id, upgrade)
+        fields = head.fields
+        request_id = fields.request_id
+        if request_id is None:
+            request_id = b"%s%x" % (self._id_prefix, next(self._ids))
+            forwarded = b"%s\r\nX-Request-Id: %s" % (forwarded, request_id)
+        if fields.host is None:
+            forwarded += self._host_field
+        if head.upgrade:
+            forwarded += _UPGRADE
+        wire_head = b"%s%s%s\r\n\r\n" % (head.line, fields.wire, forwarded)
         deadline_s = self._deadlines[route]
         if route is _SYNC:
             timeout_s = sync_timeout_s(head.target)
             deadline_s = _SYNC_UNKNOWN_S if timeout_s is None else min(timeout_s + _SYNC_SLACK_S, _SYNC_LONGEST_S)
-        return Exchange(client, head, route, wire_head, self.pool, deadline_s, now)
+        return Exchange(client, head, route, request_id, wire_head, self.pool, deadline_s, now)
 
     def refusal(self, reason: Reason, *, close: bool, head_only: bool) -> bytes:
         """Count a refusal and give its bytes."""

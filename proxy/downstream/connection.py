@@ -12,7 +12,7 @@ from proxy.errors import Reason, Refused
 from proxy.http1.chunked import BadChunkError
 from proxy.http1.deadlines import NEVER
 from proxy.http1.life_cycle import Event, State, next_state
-from proxy.http1.request_head import RequestHead, parse_request_head
+from proxy.http1.request_head import parse_request_head
 from proxy.upstream.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         data = bytes(self._listener.body_buffer[:nbytes])
         state = self.state
         if state is _PARKED or state is _FIRST_BYTE:
-            self._begin_head(data)
+            self._read_head(data)
         elif state is _IN_SERVICE:
             self._read_in_service(data)
         elif state is _HEAD:
@@ -176,7 +176,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def body_wanted(self) -> None:
         """Tell a client that waits for it to go on, and use what it sent already."""
         exchange = cast(Exchange, self.exchange)
-        if exchange.head.expects_continue and not self.kept:
+        if exchange.head.fields.expects_continue and not self.kept:
             self.transport.write(_CONTINUE)
         if self.kept and not exchange.head.upgrade:
             data, self.kept = self.kept, b""
@@ -185,29 +185,30 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def must_close(self) -> bool:
         """Whether this answer is the last."""
-        settings = self._listener.settings
+        listener = self._listener
         exchange = cast(Exchange, self.exchange)
         return (
-            not exchange.head.keep_alive
-            or self.served >= settings.max_requests
-            or self._listener.stopping
+            self.served >= listener.max_requests
+            or not exchange.head.fields.keep_alive
+            or listener.stopping
+            or exchange.started_at - self.opened_at >= listener.max_age_s
             or (self.ended and not self.kept)
-            or exchange.started_at - self.opened_at >= settings.max_age_seconds
         )
 
-    def answered(self, *, close: bool) -> None:
+    def answered(self, now: float, *, close: bool) -> None:
         """The answer is written: park, serve what was sent ahead, or end."""
-        exchange, self.exchange = cast(Exchange, self.exchange), None
-        self._listener.answered(exchange)
+        exchange, self.exchange = self.exchange, None
+        listener = self._listener
+        if listener.logs_all:
+            listener.answered(cast(Exchange, exchange))
         if close:
             self._linger()
             return
         self.state = next_state(self.state, _ANSWERED)
         self.upstream_full = False
-        self.deadline_at = clock.now() + (
-            _STALLED_S if self.client_full else self._listener.settings.keep_alive_idle_seconds
-        )
-        self._go_on()
+        self.deadline_at = now + (_STALLED_S if self.client_full else listener.parked_s)
+        if self.kept or self.paused or self.client_full:
+            self._go_on()
 
     def refuse(self, reason: Reason) -> None:
         """Answer by ourselves. The connection lives on where the request is wholly read and framing allows."""
@@ -217,12 +218,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         if exchange is None:
             self._linger()
         else:
-            self.answered(close=close)
+            self.answered(clock.now(), close=close)
 
     def cut(self) -> None:
         """The answer broke off in the middle. Where its end is the connection's, only a reset tells."""
         exchange, self.exchange = cast(Exchange, self.exchange), None
-        if self.state is not _TUNNEL:
+        if self.state is not _TUNNEL and self._listener.logs_all:
             self._listener.answered(exchange)
         if exchange.closes:
             self.transport.abort()
@@ -236,7 +237,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.state = next_state(self.state, Event.UPGRADED)
         self.deadline_at = clock.now() + _TUNNEL_IDLE_S
         exchange = cast(Exchange, self.exchange)
-        self._listener.answered(exchange)
+        if self._listener.logs_all:
+            self._listener.answered(exchange)
         data, self.kept = self.kept, b""
         if data and exchange.upstream is not None:
             exchange.upstream.write(data)
@@ -250,24 +252,37 @@ class ClientConnection(asyncio.BufferedProtocol):
     # Reading.
 
     def _read_head(self, data: bytes, seen: int = 0) -> None:
-        """Look for a whole head; serve the request, refuse it, or keep what there is."""
-        settings = self._listener.settings
-        if seen == 0 and data.startswith(b"\r\n"):
+        """Serve the request whose head is whole, refuse it, or keep what there is; the first `seen` bytes are known."""
+        listener = self._listener
+        if not seen and data.startswith(b"\r\n"):
             data = data[2:]  # one empty line before a request is allowed (RFC 9112 §2.2)
-        end = data.find(b"\r\n\r\n", max(0, seen - 3))
-        if end < 0 or end + 4 > settings.max_head_bytes:
-            self.kept = data
-            self._check_partial_head(data, seen)
+        end = data.find(b"\r\n\r\n", seen - 3 if seen > 3 else 0) + 4
+        if end == 3 or end > listener.max_head_bytes:
+            self._keep_partial_head(data, seen)
             return
-        self.kept = data[end + 4 :]
+        self.kept = data[end:]
         try:
             head = parse_request_head(
-                data[: end + 4], max_fields=settings.max_fields, max_target_bytes=settings.max_target_bytes
+                data[:end], max_fields=listener.max_fields, max_target_bytes=listener.max_target_bytes
             )
         except Refused as refused:
             self.refuse(refused.reason)
             return
-        self._serve(head)
+        self.state = next_state(self.state, _HEAD_COMPLETE)
+        self.deadline_at = NEVER
+        self.served += 1
+        pipeline = listener.pipeline
+        self.exchange = exchange = pipeline.begin(self, head, self.forwarded, clock.now())
+        pipeline.pool.submit(exchange)
+        if self.kept and self.exchange is exchange:
+            self._update_reading()
+
+    def _keep_partial_head(self, data: bytes, seen: int) -> None:
+        if self.state is not _HEAD:
+            self.state = next_state(self.state, _BYTES)
+            self.deadline_at = clock.now() + self._listener.settings.head_seconds
+        self.kept = data
+        self._check_partial_head(data, seen)
 
     def _check_partial_head(self, data: bytes, seen: int) -> None:
         """Refuse early what cannot become a good head any more, without waiting for its end."""
@@ -282,16 +297,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             reason = Reason.BAD_REQUEST_LINE if data.find(b"\n") == data.rfind(b"\n") else Reason.BAD_FIELD
         if reason is not None:
             self.refuse(reason)
-
-    def _serve(self, head: RequestHead) -> None:
-        self.state = next_state(self.state, _HEAD_COMPLETE)
-        self.deadline_at = NEVER
-        self.served += 1
-        listener = self._listener
-        self.exchange = exchange = listener.pipeline.begin(self, head, self.forwarded, clock.now())
-        listener.pipeline.pool.submit(exchange)
-        if self.kept and self.exchange is exchange:
-            self._update_reading()
 
     def _read_in_service(self, data: bytes) -> None:
         """Bytes while a request is served: its body, or what comes after it."""
@@ -315,16 +320,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Parked: serve what was sent ahead, but nothing for a client that has not taken its last answer."""
         if self.kept and not self.client_full:
             data, self.kept = self.kept, b""
-            self._begin_head(data)
+            self._read_head(data)
             if self.ended and self.state is _HEAD:
                 self._left()  # the end of what was sent ahead, and no whole request
         if self.paused or self.client_full:
             self._update_reading()
-
-    def _begin_head(self, data: bytes) -> None:
-        self.state = next_state(self.state, _BYTES)
-        self.deadline_at = clock.now() + self._listener.settings.head_seconds
-        self._read_head(data)
 
     def _update_reading(self) -> None:
         """Read, unless nobody could take what is read."""

@@ -35,6 +35,13 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.pipeline = pipeline
         self.settings = settings
+        # Plain attributes for what is read with every request.
+        self.max_requests = settings.max_requests
+        self.max_age_s = settings.max_age_seconds
+        self.parked_s = settings.keep_alive_idle_seconds
+        self.max_head_bytes = settings.max_head_bytes
+        self.max_fields = settings.max_fields
+        self.max_target_bytes = settings.max_target_bytes
         self.stopping = False
         self.accepted_total = 0
         self.left_total = 0
@@ -43,6 +50,7 @@ class Listener:
         self.body_buffer = memoryview(bytearray(_BODY_BUFFER_BYTES))
         self.head_buffer = self.body_buffer[:_HEAD_BUFFER_BYTES]
         self._access = access
+        self.logs_all = access == "all"
         self._forwarded: dict[str, bytes] = {}
         self._servers: list[asyncio.Server] = []
         self.addresses: list[str] = []
@@ -61,7 +69,7 @@ class Listener:
             self.addresses.append(f"unix:{address.path}")
         else:
             server = await self.loop.create_server(
-                self._new_connection, address.host, address.port, backlog=_BACKLOG, reuse_address=True
+                self._new_connection, address.host, address.port or 0, backlog=_BACKLOG, reuse_address=True
             )
             host, port = server.sockets[0].getsockname()[:2]
             self.addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
@@ -105,9 +113,8 @@ class Listener:
         self.connections.remove(connection)
 
     def answered(self, exchange: Exchange) -> None:
-        """An exchange ended with an answer of the homeserver's, or ours."""
-        if self._access == "all":
-            self._log_request(exchange, _log.info, status=exchange.status)
+        """Log an exchange that ended with an answer, where all are logged (`logs_all`)."""
+        self._log_request(exchange, _log.info, status=exchange.status)
 
     def left(self, exchange: Exchange, *, in_tunnel: bool) -> None:
         """A client left before its answer was complete: everyday life, not an error."""
@@ -134,7 +141,7 @@ class Listener:
             target=redact_target(head.target),
             route=exchange.route.name.lower(),
             seconds=round(clock.now() - exchange.started_at, 4),
-            request_id=(head.request_id or b"").decode("ascii"),
+            request_id=exchange.request_id.decode("ascii"),
             **about,
         )
 
@@ -147,7 +154,7 @@ class Listener:
                 self._forwarded.clear()
             address = ipaddress.ip_address(host.partition("%")[0])
             address = getattr(address, "ipv4_mapped", None) or address
-            lines = b"X-Forwarded-For: %s\r\nX-Forwarded-Proto: http\r\n" % str(address).encode()
+            lines = b"\r\nX-Forwarded-For: %s\r\nX-Forwarded-Proto: http" % str(address).encode()
             self._forwarded[host] = lines
         return lines
 

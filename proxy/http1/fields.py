@@ -50,6 +50,8 @@ def connection_options(value: bytes) -> frozenset[bytes]:
 
 def without(head: bytes, dropped: list[re.Match[bytes]]) -> bytes:
     """Cut the fields that SPECIAL found out of the head it found them in (or its original, in any case)."""
+    if not dropped:
+        return head
     start = 0
     pieces = []
     for field in dropped:
@@ -62,9 +64,8 @@ def without(head: bytes, dropped: list[re.Match[bytes]]) -> bytes:
 def without_nominated(head: bytes, options: frozenset[bytes]) -> bytes:
     """Leave out the fields that `Connection` names, but never what others rely on (§9.2)."""
     nominated = {name for name in options if name not in _END_TO_END and not name.startswith(b"content-")}
-    first, *fields = head.split(b"\r\n")
-    kept = [field for field in fields if field.partition(b":")[0].lower() not in nominated]
-    return b"\r\n".join([first, *kept])
+    lines = head.split(b"\r\n")
+    return b"\r\n".join([line for line in lines if line.partition(b":")[0].lower() not in nominated])
 
 
 ORDINARY_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})

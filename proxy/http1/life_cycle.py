@@ -26,7 +26,7 @@ class State(IntEnum):
 class Event(IntEnum):
     """What happens to it."""
 
-    BYTES = 0  # bytes of a head arrived
+    BYTES = 0  # a part of a head arrived
     HEAD_COMPLETE = 1
     ANSWERED = 2  # the answer is written, the connection may serve another request
     ANSWERED_LAST = 3  # the answer is written, the connection must not be used again
@@ -44,6 +44,8 @@ class LifeCycleError(Exception):
 _TABLE: dict[State, dict[Event, State]] = {
     State.FIRST_BYTE: {
         Event.BYTES: State.HEAD,
+        Event.HEAD_COMPLETE: State.IN_SERVICE,
+        Event.ANSWERED_LAST: State.LINGER,
         Event.DEADLINE: State.CLOSED,
         Event.LEFT: State.CLOSED,
         Event.STOP: State.FIRST_BYTE,
@@ -65,6 +67,8 @@ _TABLE: dict[State, dict[Event, State]] = {
     },
     State.PARKED: {
         Event.BYTES: State.HEAD,
+        Event.HEAD_COMPLETE: State.IN_SERVICE,
+        Event.ANSWERED_LAST: State.LINGER,
         Event.DEADLINE: State.CLOSED,
         Event.LEFT: State.CLOSED,
         Event.STOP: State.PARKED,  # with a deadline that is near: a request may be on its way

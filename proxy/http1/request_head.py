@@ -16,7 +16,7 @@ from proxy.http1 import fields as f
 #: `length` of a chunked body; other lengths are bytes.
 CHUNKED: Final = -1
 _MAX_LENGTH_DIGITS = 18  # below 2**63, so no server can overflow on it
-_LINE = re.compile(rb'([A-Za-z]{1,32}) ([!"$-~]+) HTTP/1\.([01])\r\n')
+_LINE = re.compile(rb'([A-Za-z]{1,32}) ([!"$-~]+) HTTP/1\.([01])(?=\r\n)')
 _COMMON_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"})
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(rb"(?:[a-z0-9._~!$&'()*+;=%-]+|\[[0-9a-f:.]+(?:%[0-9a-z._~-]+)?\])(?::[0-9]{0,5})?")
@@ -24,25 +24,42 @@ _ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
 _SLASH = ord("/")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
 _NO_OPTIONS: frozenset[bytes] = frozenset()
+#: Clients send the same fields with every request of a connection, so a block that was read is not read again. The
+#: memory is short (`forget_fields` four times a second), since tokens are in it, and small.
+_MEMORY_ENTRIES = 1024
+_MEMORY_BLOCK_BYTES = 2048
+_memory: dict[bytes, "RequestFields"] = {}
 
 
-class RequestHead:
-    """What the data path needs to know; `wire` is what is forwarded: request line and fields, each with its CR LF."""
+class RequestFields:
+    """What the fields of a request say; `wire` is those that are forwarded, each behind its CR LF. Not to be changed."""
 
-    __slots__ = (
-        "expects_continue", "host", "keep_alive", "length", "method", "minor", "request_id", "target", "upgrade", "wire",
-    )  # fmt: skip
+    __slots__ = ("expects_continue", "has_framing", "host", "keep_alive", "length", "request_id", "websocket", "wire")
 
-    method: bytes
-    target: bytes
-    minor: int
     host: bytes | None
     length: int
+    has_framing: bool
     keep_alive: bool
-    upgrade: bool
+    websocket: bool
     expects_continue: bool
     request_id: bytes | None
     wire: bytes
+
+
+class RequestHead:
+    """What the data path needs to know; `line` and `fields.wire` are what is forwarded."""
+
+    __slots__ = ("fields", "line", "method", "minor", "target", "upgrade")
+
+    def __init__(
+        self, method: bytes, target: bytes, minor: int, line: bytes, fields: RequestFields, *, upgrade: bool
+    ) -> None:
+        self.method = method
+        self.target = target
+        self.minor = minor
+        self.line = line
+        self.fields = fields
+        self.upgrade = upgrade
 
 
 def parse_request_head(head: bytes, *, max_fields: int, max_target_bytes: int) -> RequestHead:
@@ -51,34 +68,39 @@ def parse_request_head(head: bytes, *, max_fields: int, max_target_bytes: int) -
     Raises:
         Refused: with the reason that the client is told.
     """
-    line = _LINE.match(head)
-    if line is None:
+    match = _LINE.match(head)
+    if match is None:
         raise Refused(_why_bad_line(head[: head.find(b"\r\n")], max_target_bytes))
-    parsed = RequestHead()
-    parsed.method, parsed.target, minor = line.groups()
-    parsed.minor = 1 if minor == b"1" else 0
-    if parsed.method in _COMMON_METHODS:
-        shown = head
-    elif parsed.method in (b"CONNECT", b"TRACE"):
+    method, target, version = match.groups()
+    if method not in _COMMON_METHODS and method in (b"CONNECT", b"TRACE"):
         raise Refused(Reason.METHOD_NOT_ALLOWED)
-    else:
-        shown = b"GET" + head[len(parsed.method) :]  # llhttp knows only some methods
-    if len(parsed.target) > max_target_bytes:
+    if len(target) > max_target_bytes:
         raise Refused(Reason.TARGET_TOO_LONG)
-    controls = head.translate(None, f.TEXT)
-    lines = len(controls) >> 1
-    if lines > max_fields + 2:
-        raise Refused(Reason.HEAD_TOO_LARGE)
-    if controls != b"\r\n" * lines:
-        raise Refused(Reason.BAD_FIELD)
-    try:
-        httptools.HttpRequestParser(None).feed_data(shown)
-    except httptools.HttpParserUpgrade:
-        pass  # llhttp stops where an upgrade would begin; whether there is one, `_read_fields` knows
-    except httptools.HttpParserError as error:
-        raise Refused(_why_llhttp_refuses(head)) from error
-    _read_fields(head, line.end(), parsed)
-    return parsed
+    end = match.end()
+    block = head[end:]
+    line = head[:end]
+    if version == b"1":
+        minor = 1
+        fields = _memory.get(block)
+        if fields is None:
+            fields = _read_fields(block, max_fields, http11=True)
+            if len(_memory) < _MEMORY_ENTRIES and len(block) <= _MEMORY_BLOCK_BYTES:
+                _memory[block] = fields
+    else:
+        minor = 0
+        fields = _read_fields(block, max_fields, http11=False)
+    if not minor or target[0] != _SLASH:
+        target = _origin_form(method, target, fields.host)
+        line = b"%s %s HTTP/1.1" % (method, target)
+    upgrade = fields.websocket and method == b"GET" and minor == 1
+    if upgrade and fields.has_framing:
+        raise Refused(Reason.UPGRADE_WITH_BODY)
+    return RequestHead(method, target, minor, line, fields, upgrade=upgrade)
+
+
+def forget_fields() -> None:
+    """Let go of the fields read lately; called four times a second."""
+    _memory.clear()
 
 
 def _why_bad_line(line: bytes, max_target_bytes: int) -> Reason:
@@ -98,9 +120,9 @@ def _why_bad_line(line: bytes, max_target_bytes: int) -> Reason:
     return Reason.METHOD_UNKNOWN if len(method) > 32 else Reason.BAD_TARGET
 
 
-def _why_llhttp_refuses(head: bytes) -> Reason:
+def _why_llhttp_refuses(block: bytes) -> Reason:
     """llhttp sees framing before we do: say what it is about."""
-    lowered = head.lower()
+    lowered = block.lower()
     has_length, has_coding = b"\r\ncontent-length:" in lowered, b"\r\ntransfer-encoding:" in lowered
     if has_length and has_coding:
         return Reason.AMBIGUOUS_FRAMING
@@ -109,15 +131,31 @@ def _why_llhttp_refuses(head: bytes) -> Reason:
     return Reason.BAD_TRANSFER_CODING if has_coding else Reason.BAD_FIELD
 
 
-def _read_fields(head: bytes, line_end: int, parsed: RequestHead) -> None:
-    """Read the fields that matter, and settle what is forwarded."""
-    host = length = coding = None
+def _judge(block: bytes, max_fields: int) -> None:
+    """Whole lines, no controls, not too many, and no objection from llhttp."""
+    controls = block.translate(None, f.TEXT)
+    lines = len(controls) >> 1
+    if lines > max_fields + 2:
+        raise Refused(Reason.HEAD_TOO_LARGE)
+    if controls != b"\r\n" * lines:
+        raise Refused(Reason.BAD_FIELD)
+    try:
+        httptools.HttpRequestParser(None).feed_data(b"POST / HTTP/1.1" + block)
+    except httptools.HttpParserUpgrade:
+        pass  # llhttp stops where an upgrade would begin; whether there is one, the caller finds out
+    except httptools.HttpParserError as error:
+        raise Refused(_why_llhttp_refuses(block)) from error
+
+
+def _read_fields(block: bytes, max_fields: int, *, http11: bool) -> RequestFields:
+    """Read the fields that matter, and settle which are forwarded."""
+    _judge(block, max_fields)
+    parsed = RequestFields()
+    host = length = coding = request_id = None
     options = _NO_OPTIONS
-    websocket = expects_continue = parsed.upgrade = False
-    parsed.request_id = None
+    websocket = expects_continue = False
     dropped: list[re.Match[bytes]] = []
-    lowered = head.lower()
-    for field in f.SPECIAL.finditer(lowered, line_end - 2):
+    for field in f.SPECIAL.finditer(block.lower()):
         name, value = field.groups()
         value = value.strip(b" \t")
         code = f.CODES[name]
@@ -130,7 +168,7 @@ def _read_fields(head: bytes, line_end: int, parsed: RequestHead) -> None:
                 raise Refused(Reason.BAD_LENGTH)
             length = value
         elif code == f.TRANSFER_ENCODING:
-            if coding is not None or value != b"chunked" or not parsed.minor:
+            if coding is not None or value != b"chunked" or not http11:
                 raise Refused(Reason.BAD_TRANSFER_CODING)
             coding = value
         elif code == f.CONNECTION:
@@ -138,53 +176,34 @@ def _read_fields(head: bytes, line_end: int, parsed: RequestHead) -> None:
             dropped.append(field)
         elif code == f.EXPECT:
             if value == b"100-continue":
-                expects_continue = parsed.minor == 1
+                expects_continue = http11
                 dropped.append(field)
         elif code == f.UPGRADE:
             websocket = websocket or value == b"websocket"
             dropped.append(field)
         elif code == f.REQUEST_ID:
-            if parsed.request_id is None and _REQUEST_ID.fullmatch(value):
-                parsed.request_id = head[field.start(2) : field.end(2)].strip(b" \t")
+            if request_id is None and _REQUEST_ID.fullmatch(value):
+                request_id = block[field.start(2) : field.end(2)].strip(b" \t")
             else:
-                parsed.request_id = None
                 dropped.append(field)
         elif code == f.DROP:
             dropped.append(field)
         else:
             raise Refused(Reason.BAD_FIELD)
-    if length is None:
-        parsed.length = 0 if coding is None else CHUNKED
-    elif coding is not None:
+    if length is not None and coding is not None:
         raise Refused(Reason.AMBIGUOUS_FRAMING)
-    else:
-        parsed.length = int(length)
+    parsed.has_framing = length is not None or coding is not None
+    parsed.length = CHUNKED if coding is not None else int(length or 0)
     parsed.expects_continue = expects_continue and parsed.length != 0
-    parsed.keep_alive = b"close" not in options and (parsed.minor == 1 or b"keep-alive" in options)
-    if websocket and b"upgrade" in options and parsed.minor and parsed.method == b"GET":
-        if length is not None or coding is not None:
-            raise Refused(Reason.UPGRADE_WITH_BODY)
-        parsed.upgrade = True
-    _check_host(host, parsed)
-    wire = head[:-2]
-    if dropped:
-        wire = f.without(wire, dropped)
-        if not options <= f.ORDINARY_OPTIONS:
-            wire = f.without_nominated(wire, options)
-    target = parsed.target
-    if not parsed.minor or target[0] != _SLASH:
-        parsed.target = _origin_form(parsed.method, target, host)
-        wire = b"%s %s HTTP/1.1%s" % (parsed.method, parsed.target, wire[line_end - 2 :])
-    parsed.wire = wire
-
-
-def _check_host(host: bytes | None, parsed: RequestHead) -> None:
-    if host is None:
-        if parsed.minor:
-            raise Refused(Reason.BAD_HOST)
-    elif not _HOST.fullmatch(host):
+    parsed.request_id = request_id
+    parsed.keep_alive = b"close" not in options and (http11 or b"keep-alive" in options)
+    parsed.websocket = websocket and b"upgrade" in options
+    if (host is None and http11) or (host is not None and not _HOST.fullmatch(host)):
         raise Refused(Reason.BAD_HOST)
     parsed.host = host
+    wire = f.without(block[:-4], dropped)
+    parsed.wire = wire if options <= f.ORDINARY_OPTIONS else f.without_nominated(wire, options)
+    return parsed
 
 
 def _origin_form(method: bytes, target: bytes, host: bytes | None) -> bytes:

@@ -13,6 +13,10 @@ UNTIL_CLOSE: Final = -2
 _LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: |\r)")
 _MAX_LENGTH_DIGITS = 18
 _MAX_FIELDS = 200  # of the homeserver's: generous, but not without end
+#: A busy homeserver sends the same head many times in a moment: what was read is not read again.
+_MEMORY_ENTRIES = 1024
+_MEMORY_HEAD_BYTES = 2048
+_memory: dict[bytes, "ResponseHead"] = {}
 _NO_OPTIONS: frozenset[bytes] = frozenset()
 
 
@@ -21,7 +25,10 @@ class ResponseBrokenError(Exception):
 
 
 class ResponseHead:
-    """What the data path needs to know; `wire` is what is passed on: status line and fields, each with its CR LF."""
+    """What the data path needs to know; `wire` is what is passed on: status line and fields, without the CR LF at the end.
+
+    Not to be changed: the same head may answer many requests.
+    """
 
     __slots__ = ("keep_alive", "length", "status", "upgrade", "wire")
 
@@ -38,6 +45,22 @@ def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
     Raises:
         ResponseBrokenError: with words for the log.
     """
+    if method == b"HEAD":
+        return _parse(head, method)
+    parsed = _memory.get(head)
+    if parsed is None:
+        parsed = _parse(head, method)
+        if len(_memory) < _MEMORY_ENTRIES and len(head) <= _MEMORY_HEAD_BYTES:
+            _memory[head] = parsed
+    return parsed
+
+
+def forget_heads() -> None:
+    """Let go of the heads read lately; called four times a second, when their Date is old."""
+    _memory.clear()
+
+
+def _parse(head: bytes, method: bytes) -> ResponseHead:
     line = _LINE.match(head)
     if line is None:
         raise ResponseBrokenError("status line")
@@ -88,11 +111,9 @@ def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, *, http11: bo
     parsed.upgrade = websocket and b"upgrade" in options
     parsed.keep_alive = b"close" not in options and (http11 or b"keep-alive" in options)
     _settle_length(parsed, method, length, chunked=chunked)
-    wire = head[:-2]
-    if dropped:
-        wire = f.without(wire, dropped)
-        if not options <= f.ORDINARY_OPTIONS:
-            wire = f.without_nominated(wire, options)
+    wire = f.without(head[:-4], dropped)
+    if not options <= f.ORDINARY_OPTIONS:
+        wire = f.without_nominated(wire, options)
     parsed.wire = wire if http11 else b"HTTP/1.1" + wire[8:]
 
 

@@ -229,6 +229,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._finish(exchange, beyond)
 
     def _finish(self, exchange: Exchange, beyond: bytes) -> None:
+        now = clock.now()
         self.exchange = None
         self._left = _IN_HEAD
         self._chunks = None
@@ -236,10 +237,10 @@ class UpstreamConnection(asyncio.Protocol):
             self.set_client_full(False)
         if self._reusable and not beyond and exchange.body_left == 0:
             self.used_before = True
-            self._pool.release(self)
+            self._pool.release(self, now)
         else:
             self.transport.abort()  # bytes beyond the answer, or a request that it did not wait for
-        exchange.answered()
+        exchange.answered(now)
 
     def _break(self, exchange: Exchange, reason: Reason, error: Exception | None = None) -> None:
         """Give this answer up."""

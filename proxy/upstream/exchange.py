@@ -15,6 +15,9 @@ from proxy.matrix.routes import RouteClass
 
 _RESENT_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _MAX_RESENDS = 3
+_END = b"\r\n\r\n"
+_CLOSE = b"\r\nConnection: close\r\n\r\n"
+_KEEP_ALIVE = b"\r\nConnection: keep-alive\r\n\r\n"
 
 
 class ClientPort(Protocol):
@@ -29,7 +32,7 @@ class ClientPort(Protocol):
     def must_close(self) -> bool:
         """Whether the answer has to be the connection's last."""
 
-    def answered(self, *, close: bool) -> None:
+    def answered(self, now: float, *, close: bool) -> None:
         """The answer is written."""
 
     def refuse(self, reason: Reason) -> None:
@@ -80,25 +83,26 @@ class Exchange:
     """See the module. `deadline_s` bounds the homeserver's answer; `waits_until` the wait for a connection."""
 
     __slots__ = (
-        "answer_began", "body", "body_left", "client", "closes", "deadline_s", "head", "pool", "resends", "route",
+        "answer_began", "body", "body_left", "client", "closes", "deadline_s", "head", "pool", "request_id", "resends", "route",
         "started_at", "status", "upstream", "waits_until", "wire_head",
     )  # fmt: skip
 
     def __init__(
-        self, client: ClientPort, head: RequestHead, route: RouteClass, wire_head: bytes, pool: PoolPort,
-        deadline_s: float, started_at: float,
+        self, client: ClientPort, head: RequestHead, route: RouteClass, request_id: bytes, wire_head: bytes,
+        pool: PoolPort, deadline_s: float, started_at: float,
     ) -> None:  # fmt: skip
         self.client = client
         self.head = head
         self.route = route
+        self.request_id = request_id
         self.wire_head = wire_head
         self.pool = pool
         self.deadline_s = deadline_s
         self.started_at = started_at
         self.waits_until = 0.0
         self.upstream: UpstreamPort | None = None
-        self.body_left = head.length
-        self.body = ChunkedBody() if head.length == CHUNKED else None
+        self.body_left = head.fields.length
+        self.body = None if self.body_left != CHUNKED else ChunkedBody()
         self.answer_began = False
         self.closes = False
         self.resends = 0
@@ -168,7 +172,7 @@ class Exchange:
         return (
             self.upstream is not None
             and self.upstream.used_before
-            and self.head.length == 0
+            and self.head.fields.length == 0
             and self.head.method in _RESENT_METHODS
             and not self.head.upgrade
             and self.resends < _MAX_RESENDS
@@ -182,25 +186,25 @@ class Exchange:
         if self.client.must_close() or self.body_left or length == UNTIL_CLOSE:
             self.closes = True
         if self.head.minor:
-            return response.wire + (b"Connection: close\r\n\r\n" if self.closes else b"\r\n")
+            return response.wire + (_CLOSE if self.closes else _END)
         if length == RESPONSE_CHUNKED:
             self.closes = True
-            return without_chunking(response.wire) + b"Connection: close\r\n\r\n"
-        return response.wire + (b"Connection: close\r\n\r\n" if self.closes else b"Connection: keep-alive\r\n\r\n")
+            return without_chunking(response.wire) + _CLOSE
+        return response.wire + (_CLOSE if self.closes else _KEEP_ALIVE)
 
     def interim(self, response: ResponseHead) -> None:
         """Pass a 103 and its like on to clients that know of them."""
         if self.head.minor:
-            self.client.write(response.wire + b"\r\n")
+            self.client.write(response.wire + _END)
 
     def switch(self, response: ResponseHead, beyond: bytes) -> None:
         """Turn a 101 into a tunnel; `beyond` are the first bytes in it."""
         self.answer_began = True
         self.status = response.status
-        self.client.write(response.wire + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + beyond)
+        self.client.write(response.wire + b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + beyond)
         self.client.tunnel_began()
 
-    def answered(self) -> None:
+    def answered(self, now: float) -> None:
         """The homeserver's last byte was passed on."""
         self.upstream = None
-        self.client.answered(close=self.closes)
+        self.client.answered(now, close=self.closes)

@@ -50,7 +50,7 @@ class Pool:
         connection = self._state.ask(exchange)
         if connection is not None:
             self._reused_total += 1
-            connection.begin(exchange, clock.now())
+            connection.begin(exchange, exchange.started_at)
             return
         exchange.waits_until = clock.now() + _MAX_WAIT_S
         self._connect_as_needed()
@@ -71,9 +71,8 @@ class Pool:
 
     # For connections.
 
-    def release(self, connection: UpstreamConnection) -> None:
+    def release(self, connection: UpstreamConnection, now: float) -> None:
         """Take back a connection that can serve another request."""
-        now = clock.now()
         exchange = self._state.released(connection)
         if exchange is None:
             connection.rest(now)
