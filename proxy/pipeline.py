@@ -51,13 +51,13 @@ class Pipeline:
         fields = head.fields
         request_id = fields.request_id
         if request_id is None:
-            request_id = b"%s%x" % (self._id_prefix, next(self._ids))
-            forwarded = b"%s\r\nX-Request-Id: %s" % (forwarded, request_id)
+            request_id = self._id_prefix + b"%x" % next(self._ids)
+            forwarded += b"\r\nX-Request-Id: " + request_id
         if fields.host is None:
             forwarded += self._host_field
         if head.upgrade:
             forwarded += _UPGRADE
-        wire_head = b"%s%s%s\r\n\r\n" % (head.line, fields.wire, forwarded)
+        wire_head = b"".join((head.line, fields.wire, forwarded, b"\r\n\r\n"))
         deadline_s = self._deadlines[route]
         if route is _SYNC:
             timeout_s = sync_timeout_s(head.target)

@@ -26,11 +26,10 @@ class RouteClass(IntEnum):
 # Members of an enumeration are slow to look up on it, and this runs for every request.
 _VITAL, _REQUESTS, _MEDIA, _HISTORY, _REMOTE, _FEDERATION, _SYNC, _FIRST_SYNC = RouteClass
 _PREFIXES: Final = frozenset({b"r0", b"v1", b"v2", b"v3", b"v4", b"unstable", b"v2_alpha", b"api"})
-_BY_FIRST_SEGMENT: Final = {
-    b"versions": _VITAL,
+_LOOK_CLOSER: Final = None  # these take more than the first segment to tell
+_SLIDING: Final = frozenset({b"org.matrix.simplified_msc3575", b"org.matrix.msc3575"})
+_BY_FIRST_SEGMENT: Final[dict[bytes, RouteClass | None]] = {
     b"auth_metadata": _VITAL,
-    b"sync": _SYNC,
-    b"events": _SYNC,
     b"initialSync": _FIRST_SYNC,
     b"search": _HISTORY,
     b"media": _MEDIA,
@@ -40,6 +39,7 @@ _BY_FIRST_SEGMENT: Final = {
     b"profile": _REMOTE,
     b"publicRooms": _REMOTE,
     b"room_summary": _REMOTE,
+    **dict.fromkeys((b"v1", b"rooms", b"keys", b"sync", b"events", *_SLIDING), _LOOK_CLOSER),
 }
 _BY_ROOM_SEGMENT: Final = {
     b"messages": _HISTORY,
@@ -49,55 +49,50 @@ _BY_ROOM_SEGMENT: Final = {
     b"join": _REMOTE,
     b"hierarchy": _REMOTE,
 }
-_SLIDING: Final = frozenset({b"org.matrix.simplified_msc3575", b"org.matrix.msc3575"})
 _TIMEOUT: Final = re.compile(rb"[?&]timeout=([0-9]{1,9})(?:&|$)")
 _SINCE: Final = re.compile(rb"[?&](?:since|pos|from)=[^&]")
 
 
 def classify(method: bytes, target: bytes) -> RouteClass:
     """Give the kind of a request. `target` is in origin-form, as it came."""
-    path, _, _ = target.partition(b"?")
+    path = target.partition(b"?")[0]
     route = _by_path(method, path, target)
     if b"%" in path:
-        decoded = _by_path(method, unquote_to_bytes(path), target)
-        return max(route, decoded)
+        return max(route, _by_path(method, unquote_to_bytes(path), target))
     return route
 
 
 def _by_path(method: bytes, path: bytes, target: bytes) -> RouteClass:
-    if path.startswith(b"/_matrix/client/"):
-        return _client(method, path.split(b"/"), target)
+    if method == b"OPTIONS":
+        return _VITAL
+    parts = path.split(b"/", 6)  # "", "_matrix", "client", version, first, second, the rest
+    if len(parts) > 4 and parts[2] == b"client" and parts[1] == b"_matrix":
+        if parts[3] not in _PREFIXES:
+            return _REQUESTS
+        route = _BY_FIRST_SEGMENT.get(parts[4], _REQUESTS)
+        return _closer(path, target) if route is None else route
     if path.startswith((b"/_matrix/federation/", b"/_matrix/key/")):
         return _FEDERATION
     if path.startswith(b"/_matrix/media/"):
         return _MEDIA
-    if method == b"OPTIONS" or path == b"/health" or path.startswith(b"/.well-known/"):
-        return _VITAL
-    return _REQUESTS
+    vital = path in (b"/_matrix/client/versions", b"/health") or path.startswith(b"/.well-known/")
+    return _VITAL if vital else _REQUESTS
 
 
-def _client(method: bytes, parts: list[bytes], target: bytes) -> RouteClass:
-    """`parts` is ["", "_matrix", "client", version, first, …], or [… "client", "versions"]."""
-    if method == b"OPTIONS":
-        return _VITAL
-    if parts[3] not in _PREFIXES:
-        return _VITAL if parts[3:] == [b"versions"] else _REQUESTS
-    rest = parts[5:] if parts[3] == b"api" else parts[4:]
+def _closer(path: bytes, target: bytes) -> RouteClass:
+    """Tell apart what begins alike: rooms, keys, long polls, and the old prefix of two segments."""
+    rest = path.split(b"/")[4:]
+    if path.startswith(b"/_matrix/client/api/"):
+        rest = rest[1:]
     first = rest[0] if rest else b""
-    if first == b"rooms" and len(rest) > 2:
-        route = _BY_ROOM_SEGMENT.get(rest[2], _REQUESTS)
-    elif first in _SLIDING and rest[1:] == [b"sync"]:
-        route = _SYNC
-    elif first == b"keys" and rest[1:] in ([b"query"], [b"claim"]):
-        route = _REMOTE
-    else:
-        route = _BY_FIRST_SEGMENT.get(first, _REQUESTS)
-    if route == _SYNC:
-        if len(rest) > 1 and first not in _SLIDING:  # /events/{eventId} is an ordinary read
-            return _REQUESTS
-        if not _SINCE.search(target) or b"full_state=true" in target:
-            return _FIRST_SYNC
-    return route
+    if first == b"rooms":
+        return _BY_ROOM_SEGMENT.get(rest[2], _REQUESTS) if len(rest) > 2 else _REQUESTS
+    if first == b"keys":
+        return _REMOTE if rest[1:] in ([b"query"], [b"claim"]) else _REQUESTS
+    if rest in ([b"sync"], [b"events"]) or (first in _SLIDING and rest[1:] == [b"sync"]):
+        began = _SINCE.search(target) and b"full_state=true" not in target
+        return _SYNC if began else _FIRST_SYNC
+    return _BY_FIRST_SEGMENT.get(first) or _REQUESTS
 
 
 def sync_timeout_s(target: bytes) -> float | None:
