@@ -55,7 +55,9 @@ class Application:
         )
         host = b"localhost" if upstream.path is not None else f"{upstream.host}:{upstream.port}".encode()
         self._pipeline = Pipeline(self.pool, settings.lanes, host)
-        self.listener = Listener(self._pipeline, settings.connections, access=settings.log.access, sweep=clients)
+        self.listener = Listener(
+            self._pipeline, settings.connections, access=settings.log.access, sweep=clients
+        )
         self._probe = HomeserverProbe(settings.homeserver.url)
         self.operators = OperatorListeners(
             settings.admin.listen, settings.metrics.listen, self.snapshot, self._probe.answers
@@ -75,7 +77,9 @@ class Application:
         _raise_descriptor_limit()
         for place in self._settings.listen:
             await _started(self.listener.listen(place.address), place.address)
-        await _started(self.operators.start(), f"{self._settings.admin.listen} or {self._settings.metrics.listen}")
+        await _started(
+            self.operators.start(), f"{self._settings.admin.listen} or {self._settings.metrics.listen}"
+        )
         self._schedule_turn()
         _log.info(
             "started",
@@ -142,6 +146,7 @@ class Application:
             for upstream in self._upstreams.passed(now):
                 upstream.deadline_passed(now)
             self.pool.end_waits(now)
+            self.listener.turn(now)
             forget_fields()
             forget_heads()
         finally:
@@ -194,7 +199,9 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 def _log_fault(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """A fault of ours ended a connection: say so loudly, and go on."""
     error = context.get("exception")
-    _log.error("fault", detail=context.get("message"), exc_info=error if isinstance(error, BaseException) else None)
+    _log.error(
+        "fault", detail=context.get("message"), exc_info=error if isinstance(error, BaseException) else None
+    )
 
 
 def _raise_descriptor_limit() -> None:

@@ -23,24 +23,74 @@ class Reason(Enum):
     BAD_FIELD = ("bad_field", 400, "M_UNKNOWN", "A header field is malformed")
     BAD_HOST = ("bad_host", 400, "M_UNKNOWN", "Exactly one valid Host field is required")
     BAD_LENGTH = ("bad_length", 400, "M_UNKNOWN", "Content-Length is malformed or given twice")
-    BAD_TRANSFER_CODING = ("bad_transfer_coding", 400, "M_UNKNOWN", "Transfer-Encoding may only be chunked, on HTTP/1.1")
-    AMBIGUOUS_FRAMING = ("ambiguous_framing", 400, "M_UNKNOWN", "Content-Length and Transfer-Encoding exclude each other")
+    BAD_TRANSFER_CODING = (
+        "bad_transfer_coding",
+        400,
+        "M_UNKNOWN",
+        "Transfer-Encoding may only be chunked, on HTTP/1.1",
+    )
+    AMBIGUOUS_FRAMING = (
+        "ambiguous_framing",
+        400,
+        "M_UNKNOWN",
+        "Content-Length and Transfer-Encoding exclude each other",
+    )
     BAD_CHUNK = ("bad_chunk", 400, "M_UNKNOWN", "The chunked body is malformed")
     UPGRADE_WITH_BODY = ("upgrade_with_body", 400, "M_UNKNOWN", "A websocket upgrade cannot have a body")
-    METHOD_NOT_ALLOWED = ("method_not_allowed", 405, "M_UNRECOGNIZED", "CONNECT and TRACE are not served here")
+    METHOD_NOT_ALLOWED = (
+        "method_not_allowed",
+        405,
+        "M_UNRECOGNIZED",
+        "CONNECT and TRACE are not served here",
+    )
     HEAD_TIMEOUT = ("head_timeout", 408, "M_UNKNOWN", "The request did not arrive in time")
     TARGET_TOO_LONG = ("target_too_long", 414, "M_UNKNOWN", "The request target is too long")
-    HEAD_TOO_LARGE = ("head_too_large", 431, "M_UNKNOWN", "The request has too many or too large header fields")
+    HEAD_TOO_LARGE = (
+        "head_too_large",
+        431,
+        "M_UNKNOWN",
+        "The request has too many or too large header fields",
+    )
     METHOD_UNKNOWN = ("method_unknown", 501, "M_UNRECOGNIZED", "This method is not known")
     VERSION_UNKNOWN = ("version_unknown", 505, "M_UNKNOWN", "Only HTTP/1.0 and HTTP/1.1 are served")
     # The homeserver cannot be used now (§10.1: same error code and hints as a rate limit, so that clients back off).
-    UPSTREAM_UNREACHABLE = ("upstream_unreachable", 502, "M_LIMIT_EXCEEDED", "The homeserver cannot be reached", True)
-    UPSTREAM_CLOSED = ("upstream_closed", 502, "M_LIMIT_EXCEEDED", "The homeserver closed without an answer", True)
-    UPSTREAM_BROKEN = ("upstream_broken", 502, "M_LIMIT_EXCEEDED", "The homeserver's answer is malformed", True)
+    UPSTREAM_UNREACHABLE = (
+        "upstream_unreachable",
+        502,
+        "M_LIMIT_EXCEEDED",
+        "The homeserver cannot be reached",
+        True,
+    )
+    UPSTREAM_CLOSED = (
+        "upstream_closed",
+        502,
+        "M_LIMIT_EXCEEDED",
+        "The homeserver closed without an answer",
+        True,
+    )
+    UPSTREAM_BROKEN = (
+        "upstream_broken",
+        502,
+        "M_LIMIT_EXCEEDED",
+        "The homeserver's answer is malformed",
+        True,
+    )
     UPSTREAM_BUSY = ("upstream_busy", 503, "M_LIMIT_EXCEEDED", "The homeserver is busy", True)
     STOPPING = ("stopping", 503, "M_LIMIT_EXCEEDED", "The proxy is being restarted", True)
-    CONNECT_TIMEOUT = ("connect_timeout", 504, "M_LIMIT_EXCEEDED", "The homeserver did not accept in time", True)
-    UPSTREAM_TIMEOUT = ("upstream_timeout", 504, "M_LIMIT_EXCEEDED", "The homeserver did not answer in time", True)
+    CONNECT_TIMEOUT = (
+        "connect_timeout",
+        504,
+        "M_LIMIT_EXCEEDED",
+        "The homeserver did not accept in time",
+        True,
+    )
+    UPSTREAM_TIMEOUT = (
+        "upstream_timeout",
+        504,
+        "M_LIMIT_EXCEEDED",
+        "The homeserver did not answer in time",
+        True,
+    )
     INTERNAL_ERROR = ("internal_error", 500, "M_UNKNOWN", "Fairgate failed; its log says how")
 
     def __new__(cls, label: str, status: int, errcode: str, text: str, retry: bool = False) -> "Reason":  # noqa: FBT001, FBT002
@@ -67,7 +117,9 @@ _CORS = (
 )
 
 
-def refusal_bytes(reason: Reason, *, retry_after_s: float | None, close: bool, head_only: bool = False) -> bytes:
+def refusal_bytes(
+    reason: Reason, *, retry_after_s: float | None, close: bool, head_only: bool = False
+) -> bytes:
     """Render one refusal whole. `retry_after_s` is in seconds, 1 to 60; both hints name the same moment."""
     hint = b""
     retry_field = ""

@@ -61,7 +61,9 @@ class Pipeline:
         deadline_s = self._deadlines[route]
         if route is _SYNC:
             timeout_s = sync_timeout_s(head.target)
-            deadline_s = _SYNC_UNKNOWN_S if timeout_s is None else min(timeout_s + _SYNC_SLACK_S, _SYNC_LONGEST_S)
+            deadline_s = (
+                _SYNC_UNKNOWN_S if timeout_s is None else min(timeout_s + _SYNC_SLACK_S, _SYNC_LONGEST_S)
+            )
         return Exchange(client, head, route, request_id, wire_head, self.pool, deadline_s, now)
 
     def refusal(self, reason: Reason, *, close: bool, head_only: bool) -> bytes:

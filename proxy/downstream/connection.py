@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _FIRST_BYTE, _HEAD, _IN_SERVICE, _PARKED, _LINGER, _TUNNEL, _CLOSED = State
 _BYTES, _HEAD_COMPLETE, _ANSWERED = Event.BYTES, Event.HEAD_COMPLETE, Event.ANSWERED
 _MAX_AHEAD_BYTES: Final = 16_384  # kept of what a client sends ahead: §1.6
+#: What one read can hand over before reading is paused. It is used up before the next read begins.
+_BUFFER: Final = memoryview(bytearray(_MAX_AHEAD_BYTES))
 _LINGER_S: Final = 2.0  # after a last answer, for the client to see it: §10.3
 _LINGER_BYTES: Final = 1_048_576
 _STALLED_S: Final = 60.0  # a client that takes nothing of its answer for so long is gone
@@ -31,11 +33,12 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """See the module. `kept` are bytes read and not yet used; `lingered` counts what was dropped at the end."""
+    """See the module. `kept` are bytes read and not yet used; `progress` is what tells, of a client
+    that takes or sends at its leisure, whether it still does: bytes unsent, or dropped after the last answer."""
 
     __slots__ = (
-        "__weakref__", "_listener", "client_full", "deadline_at", "ended", "exchange", "forwarded", "kept", "lingered", "opened_at",
-        "paused", "served", "state", "sweep_slot", "transport", "unsent", "upstream_full",
+        "_listener", "client_full", "deadline_at", "ended", "exchange", "forwarded", "kept", "opened_at",
+        "paused", "served", "state", "progress", "sweep_slot", "transport", "upstream_full",
     )  # fmt: skip
 
     def __init__(self, listener: "Listener") -> None:
@@ -49,8 +52,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.sweep_slot = -1
         self.opened_at = 0.0
         self.served = 0
-        self.lingered = 0
-        self.unsent = 0
+        self.progress = 0
         self.ended = False
         self.paused = False
         self.upstream_full = False
@@ -61,19 +63,18 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the first byte."""
         self.transport = cast(asyncio.Transport, transport)
-        self.opened_at = now = clock.now()
-        self.deadline_at = now + self._listener.settings.first_byte_seconds
+        self.opened_at = self._listener.turn_at
+        self.deadline_at = clock.now() + self._listener.settings.first_byte_seconds
         self._listener.opened(self)
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
-        """Read into the one buffer all connections share; a larger part of it for bodies."""
-        if self.exchange is not None and self.exchange.body_left:
-            return self._listener.body_buffer
-        return self._listener.head_buffer
+    @staticmethod
+    def get_buffer(sizehint: int) -> memoryview:  # type: ignore[override]  # noqa: ARG004
+        """Read into the one buffer that all connections share; static, since a bound method each costs 64 bytes."""
+        return _BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read out of the shared buffer, and use it."""
-        data = bytes(self._listener.body_buffer[:nbytes])
+        data = bytes(_BUFFER[:nbytes])
         state = self.state
         if state is _PARKED or state is _FIRST_BYTE:
             self._read_head(data)
@@ -86,8 +87,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self.exchange is not None and self.exchange.upstream is not None:
                 self.exchange.upstream.write(data)
         elif state is _LINGER:
-            self.lingered += nbytes
-            if self.lingered > _LINGER_BYTES:
+            self.progress += nbytes
+            if self.progress > _LINGER_BYTES:
                 self._end(Event.DRAINED)
 
     def eof_received(self) -> bool:
@@ -112,7 +113,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The client takes no more of its answer for now."""
         self.client_full = True
-        self.unsent = self.transport.get_write_buffer_size()
+        self.progress = self.transport.get_write_buffer_size()
         if self.state is not _LINGER:
             self.deadline_at = clock.now() + _STALLED_S
         if self.exchange is not None and self.exchange.upstream is not None:
@@ -124,7 +125,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.state is _IN_SERVICE:
             self.deadline_at = NEVER
         elif self.state is _PARKED:
-            self.deadline_at = clock.now() + self._listener.settings.keep_alive_idle_seconds
+            self.deadline_at = self._listener.parked_until
             self._go_on()
         elif self.state is _TUNNEL:
             self.deadline_at = clock.now() + _TUNNEL_IDLE_S
@@ -206,7 +207,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return
         self.state = next_state(self.state, _ANSWERED)
         self.upstream_full = False
-        self.deadline_at = now + (_STALLED_S if self.client_full else listener.parked_s)
+        self.deadline_at = now + _STALLED_S if self.client_full else listener.parked_until
         if self.kept or self.paused or self.client_full:
             self._go_on()
 
@@ -350,8 +351,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Whether the client still takes what is written; if so, look again later."""
         unsent = self.transport.get_write_buffer_size()
         if self.state is _LINGER or self.client_full:
-            progressed = unsent != self.unsent
-            self.unsent = unsent
+            progressed = unsent != self.progress
+            self.progress = unsent
             if progressed:
                 self.deadline_at = now + (_STALLED_S if self.client_full else _LINGER_S)
                 return True
@@ -361,7 +362,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Close so that the client sees the answer: half-close, drop what still comes, then close."""
         self.state = next_state(self.state, Event.ANSWERED_LAST)
         self.deadline_at = clock.now() + _LINGER_S
-        self.unsent = -1
+        self.progress = -1
         self.kept = b""
         self.upstream_full = False
         self._update_reading()
@@ -392,5 +393,3 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.transport.close()
         else:
             self.transport.abort()
-
-

@@ -94,7 +94,9 @@ class ChunkedBody:
         """Hold back a line until its end comes; what can no longer become a good one ends here."""
         if b"\n" in rest or rest.find(b"\r", 0, -1) >= 0:
             raise BadChunkError("bare CR or LF")
-        limit = {_PAYLOAD_END: 1, _SIZE: _MAX_SIZE_LINE_BYTES + 1, _TRAILERS: _MAX_TRAILER_BYTES + 1}[self._awaited]
+        limit = {_PAYLOAD_END: 1, _SIZE: _MAX_SIZE_LINE_BYTES + 1, _TRAILERS: _MAX_TRAILER_BYTES + 1}[
+            self._awaited
+        ]
         if len(rest) > limit or (self._awaited == _PAYLOAD_END and rest != b"\r"):
             raise BadChunkError("a line without end")
         self._kept = rest

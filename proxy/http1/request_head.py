@@ -34,7 +34,16 @@ _memory: dict[bytes, "RequestFields"] = {}
 class RequestFields:
     """What the fields of a request say; `wire` is those that are forwarded, each behind its CR LF. Not to be changed."""
 
-    __slots__ = ("expects_continue", "has_framing", "host", "keep_alive", "length", "request_id", "websocket", "wire")
+    __slots__ = (
+        "expects_continue",
+        "has_framing",
+        "host",
+        "keep_alive",
+        "length",
+        "request_id",
+        "websocket",
+        "wire",
+    )
 
     host: bytes | None
     length: int
