@@ -1,9 +1,9 @@
 """The composition root: settings in, a running application out. The only builder of concretes."""
 
 import asyncio
-import os
 import resource
 import signal
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -125,7 +125,7 @@ class Application:
             requests_total={route.name.lower(): self._pipeline.requests_total[route] for route in RouteClass},
             refused_total={reason.value: number for reason, number in self._pipeline.refused_total.items()},
             left_total=self.listener.left_total,
-            open_descriptors=len(os.listdir("/proc/self/fd")),
+            open_descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
             descriptor_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             loop_lag_s=self._lag_s,
             pool=self.pool.statistics(),

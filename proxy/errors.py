@@ -7,6 +7,7 @@ their session or their keys on these.
 
 from enum import Enum
 from http import HTTPStatus
+from typing import Self
 
 
 class Reason(Enum):
@@ -93,7 +94,7 @@ class Reason(Enum):
     )
     INTERNAL_ERROR = ("internal_error", 500, "M_UNKNOWN", "Fairgate failed; its log says how")
 
-    def __new__(cls, label: str, status: int, errcode: str, text: str, retry: bool = False) -> "Reason":  # noqa: FBT001, FBT002
+    def __new__(cls, label: str, status: int, errcode: str, text: str, retry: bool = False) -> Self:  # noqa: FBT001, FBT002
         """Make `Reason("head_timeout")` and `reason.value` the label, with the rest as attributes."""
         reason = object.__new__(cls)
         reason._value_ = label

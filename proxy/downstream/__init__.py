@@ -1,0 +1,1 @@
+"""The clients' side: listening, reading, answering."""

@@ -33,12 +33,28 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ClientConnection(asyncio.BufferedProtocol):
-    """See the module. `kept` are bytes read and not yet used; `progress` is what tells, of a client
-    that takes or sends at its leisure, whether it still does: bytes unsent, or dropped after the last answer."""
+    """See the module.
+
+    `kept` are bytes read and not yet used. `progress` tells whether a client that takes or sends at its leisure still does:
+    bytes unsent, or dropped after the last answer.
+    """
 
     __slots__ = (
-        "_listener", "client_full", "deadline_at", "ended", "exchange", "forwarded", "kept", "opened_at",
-        "paused", "served", "state", "progress", "sweep_slot", "transport", "upstream_full",
+        "_listener",
+        "client_full",
+        "deadline_at",
+        "ended",
+        "exchange",
+        "forwarded",
+        "kept",
+        "opened_at",
+        "paused",
+        "progress",
+        "served",
+        "state",
+        "sweep_slot",
+        "transport",
+        "upstream_full",
     )  # fmt: skip
 
     def __init__(self, listener: "Listener") -> None:
@@ -68,7 +84,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._listener.opened(self)
 
     @staticmethod
-    def get_buffer(sizehint: int) -> memoryview:  # type: ignore[override]  # noqa: ARG004
+    def get_buffer(sizehint: int) -> memoryview:  # noqa: ARG004
         """Read into the one buffer that all connections share; static, since a bound method each costs 64 bytes."""
         return _BUFFER
 

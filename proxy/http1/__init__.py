@@ -1,0 +1,1 @@
+"""The wire: heads, framing, the life of a connection, deadlines and the pool's books. Pure."""

@@ -130,7 +130,7 @@ def _why_bad_line(line: bytes, max_target_bytes: int) -> Reason:
 
 
 def _why_llhttp_refuses(block: bytes) -> Reason:
-    """llhttp sees framing before we do: say what it is about."""
+    """Llhttp sees framing before we do: say what it is about."""
     lowered = block.lower()
     has_length, has_coding = b"\r\ncontent-length:" in lowered, b"\r\ntransfer-encoding:" in lowered
     if has_length and has_coding:

@@ -1,0 +1,1 @@
+"""What bytes mean to Matrix. Pure."""

@@ -1,0 +1,1 @@
+"""The homeserver's side: connections, the pool, one exchange after another."""

@@ -119,7 +119,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._finish(self.exchange, b"")
         return False
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Tell the pool, and whoever waits for an answer."""
         exchange, self.exchange = self.exchange, None
         self._pool.lost(self)
