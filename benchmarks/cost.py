@@ -1,7 +1,8 @@
 """What a request, a MiB and a parked connection cost, Fairgate beside its peers, in one run and one table.
 
 Each proxy has one core for itself, load and upstream have another one. Rounds go over all peers, one after
-another, and the median counts, since machines are noisy; ratios are of medians.
+another, and the median counts, since machines are noisy; ratios are of medians. Requests and answers differ from
+each other, unless it says "always the same one": a proxy may remember heads, but clients are not one client.
 
 Usage: cost.py [--quick] [--only NAME,…] [--chunked]
 """
@@ -32,7 +33,7 @@ _PARKED = 5000
 _HELD = 10_000
 _OUR_DESCRIPTORS = 200
 _HEADINGS = (
-    "| proxy | CPU µs a request | lowest to highest | requests/s | of its core "
+    "| proxy | CPU µs a request | lowest to highest | always the same one | requests/s | of its core "
     "| download, CPU ms/MiB | upload, CPU ms/MiB | bytes a parked connection | held |"
 )
 
@@ -42,14 +43,19 @@ class Results:
     """All that was measured of a peer."""
 
     loads: list[Load] = field(default_factory=list)
+    repeats: list[Load] = field(default_factory=list)
     downloads: list[float] = field(default_factory=list)
     uploads: list[float] = field(default_factory=list)
     parked_bytes: float = 0.0
     held: int = 0
 
     def cpu_us(self) -> float:
-        """Give the CPU µs a request."""
+        """Give the CPU µs a request, where each is another one."""
         return median(load.cpu_us for load in self.loads)
+
+    def repeated_cpu_us(self) -> float:
+        """Give the CPU µs a request, where all are the same."""
+        return median(load.cpu_us for load in self.repeats)
 
     def row(self, name: str) -> str:
         """Give the line of the table."""
@@ -58,7 +64,7 @@ class Results:
         busy = median(load.busy for load in self.loads)
         return (
             f"| {name} | {self.cpu_us():.1f} | {min(costs):.1f} to {max(costs):.1f} "
-            f"| {rate:,.0f} | {busy:.0%} "
+            f"| {self.repeated_cpu_us():.1f} | {rate:,.0f} | {busy:.0%} "
             f"| {median(self.downloads):.3f} | {median(self.uploads):.3f} "
             f"| {self.parked_bytes:,.0f} | {self.held:,} |"
         )
@@ -90,18 +96,19 @@ def measure(plan: Plan, proxy_core: int, load_core: int) -> dict[str, Results]:
             }
             for peer in running.values():
                 demand_answer(peer)
-                measure_load(peer, 1, load_core)
+                measure_load(peer, 1, load_core, distinct=True)
             for number in range(plan.rounds):
                 for name, peer in running.items():
                     _say(f"round {number + 1} of {plan.rounds}: {name}")
-                    results[name].loads.append(measure_load(peer, plan.window_s, load_core))
+                    results[name].loads.append(measure_load(peer, plan.window_s, load_core, distinct=True))
+                    results[name].repeats.append(measure_load(peer, plan.window_s, load_core, distinct=False))
                     down, up = measure_bodies(peer, plan.bodies)
                     results[name].downloads.append(down)
                     results[name].uploads.append(up)
         for name in plan.names:
             _say(f"parked connections: {name}")
             with _peer(name, folder, upstream, proxy_core) as peer:
-                measure_load(peer, 1, load_core)
+                measure_load(peer, 1, load_core, distinct=True)
                 held = _HELD if name == "Fairgate" else _PARKED
                 results[name].parked_bytes, results[name].held = measure_parked(peer, _PARKED, held)
     return results
@@ -117,7 +124,7 @@ def table(results: dict[str, Results], versions: dict[str, str]) -> str:
     """Put the results together in Markdown."""
     lines = [
         _HEADINGS,
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
         *(result.row(f"{name} {versions[name]}") for name, result in results.items()),
     ]
     if "Fairgate" in results:
@@ -134,6 +141,8 @@ def _verdicts(results: dict[str, Results]) -> list[tuple[str, float, str, bool]]
     wanted: list[tuple[str, float, str, float]] = []
     if nginx := results.get("nginx"):
         wanted.append(("CPU a request, at most 1.5 times nginx", ours.cpu_us() / nginx.cpu_us(), ".2f", 1.5))
+        ratio = ours.repeated_cpu_us() / nginx.repeated_cpu_us()
+        wanted.append(("the same, always the same request", ratio, ".2f", 1.5))
         for what in ("downloads", "uploads"):
             ratio = median(getattr(ours, what)) / median(getattr(nginx, what))
             wanted.append((f"CPU a MiB of {what}, at most 2 times nginx", ratio, ".2f", 2))

@@ -37,6 +37,7 @@ _UPLOAD = (
     f"Content-Type: application/octet-stream\r\nContent-Length: {MEDIA_BYTES}\r\n\r\n"
 ).encode()
 _MIB = 1 << 20
+_DISTINCT = Path(__file__).with_name("distinct.lua")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,15 @@ def demand_answer(running: Running) -> None:
         raise ToolError(f"{running.log.stem} gives no answer: {error}; its log ends: {told}") from error
 
 
-def measure_load(running: Running, seconds: float, core: int) -> Load:
-    """Run wrk with kept-alive connections, each asking again once answered."""
+def measure_load(running: Running, seconds: float, core: int, *, distinct: bool) -> Load:
+    """Run wrk with kept-alive connections, each asking again once answered; the same always, or `distinct` requests."""
     fields = [part for name, value in _FIELDS.items() for part in ("-H", f"{name}: {value}")]
     command = [
         "setpriv", "--pdeathsig", "TERM", "taskset", "-c", str(core), "wrk", "-t1", f"-c{LOAD_CONNECTIONS}",
         f"-d{seconds:g}s", "-H", "Host: example.org", *fields, f"http://127.0.0.1:{running.port}{_TARGET}",
     ]  # fmt: skip
+    if distinct:
+        command[-1:-1] = ["-s", str(_DISTINCT)]
     before = cpu_s(running)
     told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 20).stdout
     used = cpu_s(running) - before

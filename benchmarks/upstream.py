@@ -1,6 +1,7 @@
 """The stand-in homeserver of the cost benchmark: as fast as Python gets, and the same for every peer.
 
-GET of a media path: 100 MiB. Any other GET: a small JSON answer with Synapse's fields. POST: the body is
+GET of a media path: 100 MiB. GET of a profile: a small JSON answer whose head is never the same twice, by its
+trace id, as Synapse's has it. Any other GET: a small JSON answer with Synapse's fields. POST: the body is
 counted and thrown away, then the small answer. It finds heads by search and parses nothing else, since all
 it hears was parsed by a proxy.
 
@@ -9,6 +10,7 @@ Usage: upstream.py PORT [chunked]
 
 import asyncio
 import sys
+from itertools import count
 from typing import cast
 
 import uvloop
@@ -29,6 +31,7 @@ _MEDIA_HEAD = (
 )
 _COUNTED = _FIELDS + b"Content-Length: %d\r\n\r\n%s" % (len(_BODY), _BODY)
 _CHUNKED = _FIELDS + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(_BODY), _BODY)
+_traces = count(1)
 
 
 class Homeserver(asyncio.Protocol):
@@ -68,6 +71,10 @@ class Homeserver(asyncio.Protocol):
             self._transport.write(_MEDIA_HEAD)
             self._to_send = MEDIA_BYTES
             self._send()
+        elif data.startswith(b"GET /_matrix/client/v3/profile/"):
+            self._transport.write(
+                b"HTTP/1.1 200 OK\r\nSynapse-Trace-Id: %016x%s" % (next(_traces), self._answer[15:])
+            )
         else:
             self._transport.write(self._answer)
 
