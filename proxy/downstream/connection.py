@@ -35,27 +35,28 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 class ClientConnection(asyncio.BufferedProtocol):
     """See the module.
 
-    `kept` are bytes read and not yet used. `progress` tells whether a client that takes or sends at its leisure still does:
-    bytes unsent, or dropped after the last answer.
+    `kept` are bytes read and not yet used; `unsent` is how much the client had still to take when we last looked; `dropped`
+    counts what it sent after its last answer; `ended` says that it will send no more.
     """
 
     __slots__ = (
         "_listener",
         "client_full",
         "deadline_at",
+        "dropped",
         "ended",
         "exchange",
         "forwarded",
         "kept",
         "opened_at",
         "paused",
-        "progress",
         "served",
         "state",
         "sweep_slot",
         "transport",
+        "unsent",
         "upstream_full",
-    )  # fmt: skip
+    )
 
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
@@ -68,7 +69,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.sweep_slot = -1
         self.opened_at = 0.0
         self.served = 0
-        self.progress = 0
+        self.unsent = 0
+        self.dropped = 0
         self.ended = False
         self.paused = False
         self.upstream_full = False
@@ -103,8 +105,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self.exchange is not None and self.exchange.upstream is not None:
                 self.exchange.upstream.write(data)
         elif state is _LINGER:
-            self.progress += nbytes
-            if self.progress > _LINGER_BYTES:
+            self.dropped += nbytes
+            if self.dropped > _LINGER_BYTES:
                 self._end(Event.DRAINED)
 
     def eof_received(self) -> bool:
@@ -129,7 +131,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The client takes no more of its answer for now."""
         self.client_full = True
-        self.progress = self.transport.get_write_buffer_size()
+        self.unsent = self.transport.get_write_buffer_size()
         if self.state is not _LINGER:
             self.deadline_at = clock.now() + _STALLED_S
         if self.exchange is not None and self.exchange.upstream is not None:
@@ -140,6 +142,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.client_full = False
         if self.state is _IN_SERVICE:
             self.deadline_at = NEVER
+        elif self.state is _LINGER:
+            self.deadline_at = clock.now() + _LINGER_S
         elif self.state is _PARKED:
             self.deadline_at = self._listener.parked_until
             self._go_on()
@@ -152,7 +156,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def deadline_passed(self, now: float) -> None:
         """Act on a deadline as the table says."""
-        if self.transport.get_write_buffer_size() and self._is_draining(now):
+        if self._takes_its_answer(now):
             return
         if self.state is _CLOSED:
             self.transport.abort()
@@ -182,7 +186,13 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.state is _IN_SERVICE and self.exchange is not None and not self.exchange.answer_began:
             self.exchange.abandon()
             self.refuse(Reason.STOPPING)
+        self._watch_no_longer()
         self.transport.close()
+
+    def stop_at_once(self) -> None:
+        """Nobody waits any longer for what is still to be taken."""
+        self._watch_no_longer()
+        self.transport.abort()
 
     # ClientPort, for the exchange.
 
@@ -198,7 +208,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.kept and not exchange.head.upgrade:
             data, self.kept = self.kept, b""
             self._read_in_service(data)
-        self._update_reading()
+        if self.ended and self.exchange is exchange and exchange.body_left:
+            self._left()  # the rest of the body will never come
+        else:
+            self._update_reading()
 
     def must_close(self) -> bool:
         """Whether this answer is the last."""
@@ -242,6 +255,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         exchange, self.exchange = cast(Exchange, self.exchange), None
         if self.state is not _TUNNEL and self._listener.logs_all:
             self._listener.answered(exchange)
+        self._watch_no_longer()
         if exchange.closes:
             self.transport.abort()
         else:
@@ -259,6 +273,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         data, self.kept = self.kept, b""
         if data and exchange.upstream is not None:
             exchange.upstream.write(data)
+        if self.ended and exchange.upstream is not None:
+            exchange.upstream.write_eof()
         self._update_reading()
 
     def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
@@ -271,16 +287,17 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _read_head(self, data: bytes, seen: int = 0) -> None:
         """Serve the request whose head is whole, refuse it, or keep what there is; the first `seen` bytes are known."""
         listener = self._listener
-        if not seen and data.startswith(b"\r\n"):
-            data = data[2:]  # one empty line before a request is allowed (RFC 9112 §2.2)
-        end = data.find(b"\r\n\r\n", seen - 3 if seen > 3 else 0) + 4
+        start = (
+            2 if data.startswith(b"\r\n") else 0
+        )  # one empty line before a request is allowed (RFC 9112 §2.2)
+        end = data.find(b"\r\n\r\n", seen - 3 if seen > 5 else start) + 4
         if end == 3 or end > listener.max_head_bytes:
             self._keep_partial_head(data, seen)
             return
         self.kept = data[end:]
         try:
             head = parse_request_head(
-                data[:end], max_fields=listener.max_fields, max_target_bytes=listener.max_target_bytes
+                data[start:end], max_fields=listener.max_fields, max_target_bytes=listener.max_target_bytes
             )
         except Refused as refused:
             self.refuse(refused.reason)
@@ -308,7 +325,9 @@ class ClientConnection(asyncio.BufferedProtocol):
         longest_line = settings.max_target_bytes + 64
         if len(data) > settings.max_head_bytes:
             reason = Reason.HEAD_TOO_LARGE
-        if len(data) > longest_line and data.find(b"\n", 0, longest_line) < 0:
+        if data.startswith(b"\r\n\r"):
+            reason = Reason.BAD_REQUEST_LINE
+        elif len(data) > longest_line and data.find(b"\n", 0, longest_line) < 0:
             reason = Reason.TARGET_TOO_LONG
         elif data.count(b"\n", seen) != data.count(b"\r\n", max(0, seen - 1)):
             reason = Reason.BAD_REQUEST_LINE if data.find(b"\n") == data.rfind(b"\n") else Reason.BAD_FIELD
@@ -356,29 +375,27 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.paused = pause
         if pause:
             self.transport.pause_reading()
-            self._listener.hangups.watch(self, self.transport.get_extra_info("socket"))
+            self._listener.hangups.watch(self, self.transport.get_extra_info("socket").fileno())
         else:
-            self._listener.hangups.forget(self.transport.get_extra_info("socket"))
+            self._listener.hangups.forget(self)
             self.transport.resume_reading()
 
     # Ending.
 
-    def _is_draining(self, now: float) -> bool:
-        """Whether the client still takes what is written; if so, look again later."""
+    def _takes_its_answer(self, now: float) -> bool:
+        """Whether something is still to be taken, and some of it was since we last looked; if so, look again later."""
         unsent = self.transport.get_write_buffer_size()
-        if self.state is _LINGER or self.client_full:
-            progressed = unsent != self.progress
-            self.progress = unsent
-            if progressed:
-                self.deadline_at = now + (_STALLED_S if self.client_full else _LINGER_S)
-                return True
-        return False
+        if not unsent or unsent == self.unsent:
+            return False
+        self.unsent = unsent
+        self.deadline_at = now + _STALLED_S
+        return True
 
     def _linger(self) -> None:
         """Close so that the client sees the answer: half-close, drop what still comes, then close."""
         self.state = next_state(self.state, Event.ANSWERED_LAST)
         self.deadline_at = clock.now() + _LINGER_S
-        self.progress = -1
+        self.unsent = -1
         self.kept = b""
         self.upstream_full = False
         self._update_reading()
@@ -401,11 +418,15 @@ class ClientConnection(asyncio.BufferedProtocol):
             exchange.abandon()
         self.state = next_state(self.state, event)
         self.kept = b""
-        if self.paused:
-            self.paused = False
-            self._listener.hangups.forget(self.transport.get_extra_info("socket"))
-        if event == Event.DRAINED:
+        self._watch_no_longer()
+        if event is Event.DRAINED:
             self.deadline_at = clock.now() + _LINGER_S
             self.transport.close()
         else:
             self.transport.abort()
+
+    def _watch_no_longer(self) -> None:
+        """Before a paused connection closes: its descriptor may be another's a moment later."""
+        if self.paused:
+            self.paused = False
+            self._listener.hangups.forget(self)

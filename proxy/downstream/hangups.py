@@ -8,7 +8,6 @@ import array
 import asyncio
 import fcntl
 import select
-import socket
 import termios
 from typing import Protocol
 
@@ -24,24 +23,26 @@ class Watched(Protocol):
 
 
 class HangupWatcher:
-    """Watches sockets by descriptor; who is watched must be forgotten before its socket closes."""
+    """Watches connections by descriptor; who is watched must be forgotten before its socket closes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._epoll = select.epoll()
         self._watched: dict[int, Watched] = {}
+        self._descriptors: dict[Watched, int] = {}
         loop.add_reader(self._epoll.fileno(), self._ready)
 
-    def watch(self, connection: Watched, sock: socket.socket) -> None:
+    def watch(self, connection: Watched, descriptor: int) -> None:
         """Begin to watch a paused connection."""
-        descriptor = sock.fileno()
         self._watched[descriptor] = connection
+        self._descriptors[connection] = descriptor
         self._epoll.register(descriptor, _HANGUP)
 
-    def forget(self, sock: socket.socket) -> None:
+    def forget(self, connection: Watched) -> None:
         """Watch it no longer."""
-        descriptor = sock.fileno()
-        if self._watched.pop(descriptor, None) is not None:
+        descriptor = self._descriptors.pop(connection, None)
+        if descriptor is not None:
+            del self._watched[descriptor]
             self._epoll.unregister(descriptor)
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ class Listener:
     def abort_all(self) -> None:
         """End it without waiting for anybody to take what is written."""
         for connection in list(self.connections):
-            connection.transport.abort()
+            connection.stop_at_once()
 
     # For connections.
 

@@ -235,7 +235,8 @@ class UpstreamConnection(asyncio.Protocol):
         self._chunks = None
         if self._paused_at:
             self.set_client_full(False)
-        if self._reusable and not beyond and exchange.body_left == 0:
+        sent = exchange.body_left == 0 and not self.transport.get_write_buffer_size()
+        if self._reusable and sent and not beyond:
             self.used_before = True
             self._pool.release(self, now)
         else:
