@@ -98,18 +98,20 @@ class Application:
         while len(self.listener.connections) and clock.now() < ends_at and not at_once.is_set():
             await _wait(at_once, 0.05)
         self.listener.close_all()
-        ends_at = clock.now() + _LAST_CALL_S
-        while len(self.listener.connections) and clock.now() < ends_at and not at_once.is_set():
-            await _wait(at_once, 0.02)
+        await asyncio.gather(self._last_call(at_once), self.operators.stop(), self._probe.close())
         self.listener.abort_all()
         self.pool.close()
         if self._turn is not None:
             self._turn.cancel()
-        await self.operators.stop()
-        await self._probe.close()
         await asyncio.sleep(0)  # aborted transports end in the next turn of the loop
         self.listener.hangups.close()
         _log.info("stopped")
+
+    async def _last_call(self, at_once: asyncio.Event) -> None:
+        """Give clients a moment to take the last answers."""
+        ends_at = clock.now() + _LAST_CALL_S
+        while len(self.listener.connections) and clock.now() < ends_at and not at_once.is_set():
+            await _wait(at_once, 0.02)
 
     def snapshot(self) -> Snapshot:
         """Take the picture that status and metrics show."""

@@ -92,7 +92,6 @@ class Reason(Enum):
         "The homeserver did not answer in time",
         True,
     )
-    INTERNAL_ERROR = ("internal_error", 500, "M_UNKNOWN", "Fairgate failed; its log says how")
 
     def __new__(cls, label: str, status: int, errcode: str, text: str, retry: bool = False) -> Self:  # noqa: FBT001, FBT002
         """Make `Reason("head_timeout")` and `reason.value` the label, with the rest as attributes."""

@@ -25,7 +25,7 @@ from proxy.observability.snapshot import Snapshot
 from proxy.observability.status import status_document
 
 #: Seconds requests in flight get at a stop.
-_STOP_WITHIN_S = 1.0
+_STOP_WITHIN_S = 0.5  # for requests to the operators' listeners that are under way
 #: Seconds an idle connection is kept: longer than the usual scrape interval.
 _IDLE_S = 75.0
 _SAME_SITE = frozenset({"none", "same-origin"})

@@ -5,6 +5,8 @@ at a time; what the client sends ahead is kept up to 16 KiB, then its socket is 
 """
 
 import asyncio
+import socket
+import struct
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy import clock
@@ -27,8 +29,9 @@ _BUFFER: Final = memoryview(bytearray(_MAX_AHEAD_BYTES))
 _LINGER_S: Final = 2.0  # after a last answer, for the client to see it: §10.3
 _LINGER_BYTES: Final = 1_048_576
 _STALLED_S: Final = 60.0  # a client that takes nothing of its answer for so long is gone
-_TUNNEL_IDLE_S: Final = 3600.0
+_TUNNEL_IDLE_S: Final = 3600.0  # without a byte either way
 _STOP_PARKED_S: Final = 0.25  # a request already on its way to a parked connection is still served
+_RESET: Final = struct.pack("ii", 1, 0)  # of SO_LINGER: closing resets, where it would end in order
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -257,6 +260,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._listener.answered(exchange)
         self._watch_no_longer()
         if exchange.closes:
+            sock = self.transport.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.transport.abort()
         else:
             self.transport.close()
@@ -276,6 +281,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.ended and exchange.upstream is not None:
             exchange.upstream.write_eof()
         self._update_reading()
+
+    def tunnel_bytes(self, data: bytes) -> None:
+        """Send bytes of a tunnel to the client; either side's bytes keep it alive."""
+        if not self.client_full:
+            self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+        self.transport.write(data)
 
     def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
         """Read no more than the homeserver's side can take."""
@@ -330,7 +341,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif len(data) > longest_line and data.find(b"\n", 0, longest_line) < 0:
             reason = Reason.TARGET_TOO_LONG
         elif data.count(b"\n", seen) != data.count(b"\r\n", max(0, seen - 1)):
-            reason = Reason.BAD_REQUEST_LINE if data.find(b"\n") == data.rfind(b"\n") else Reason.BAD_FIELD
+            first = data.find(b"\n")
+            reason = Reason.BAD_FIELD if data[first - 1 : first] == b"\r" else Reason.BAD_REQUEST_LINE
         if reason is not None:
             self.refuse(reason)
 

@@ -51,12 +51,20 @@ def _alternatives(names: list[str]) -> str:
 #: In a head in lower case: the fields that matter, as (name, value) with the spaces around the value.
 SPECIAL = re.compile(rf"\r\n({_alternatives(_DROPPED + _READ)}):([^\r]*)".replace("-", "[-_]").encode())
 
+
+def _spellings(name: str) -> list[bytes]:
+    """Give `name` with each of its hyphens as it is, or as an underscore."""
+    first, *others = name.split("-")
+    spellings = [first]
+    for part in others:
+        spellings = [f"{spelling}{mark}{part}" for spelling in spellings for mark in "-_"]
+    return [spelling.encode() for spelling in spellings]
+
+
 #: Name in lower case → what it is; a framing field spelled with `_` is an IMITATION, and nobody's friend.
 CODES: dict[bytes, int] = {
-    **{name.encode(): DROP for name in _DROPPED},
-    **{name.replace("-", "_").encode(): DROP for name in _DROPPED},
-    **{name.replace("-", "_").encode(): IMITATION for name in _IMITATED},
-    b"x_request_id": DROP,
+    **{spelling: DROP for name in (*_DROPPED, "x-request-id") for spelling in _spellings(name)},
+    **{spelling: IMITATION for name in _IMITATED for spelling in _spellings(name)},
     **{name.encode(): code for code, name in enumerate(_READ)},
 }
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _MAX_HEAD_BYTES = 65_536
 _MAX_INTERIM = 8  # answers with 1xx to one request; more is a flood
-_TUNNEL_IDLE_S: Final = 3600.0
 _IN_HEAD: Final = -3  # of `_left`: no body is expected yet
 
 
@@ -106,8 +105,7 @@ class UpstreamConnection(asyncio.Protocol):
         if exchange is None:
             self.transport.abort()  # an answer nobody asked for
         elif self.tunnel:
-            self.deadline_at = clock.now() + _TUNNEL_IDLE_S
-            exchange.client.write(data)
+            exchange.client.tunnel_bytes(data)
         elif self._left == _IN_HEAD:
             self._read_head(exchange, data)
         else:
@@ -189,7 +187,7 @@ class UpstreamConnection(asyncio.Protocol):
         if response.status == 101:
             if exchange.head.upgrade and response.upgrade:
                 self.tunnel = True
-                self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+                self.deadline_at = NEVER  # the client's connection has the tunnel's deadline
                 exchange.switch(response, beyond)
                 return False
         elif self._interim <= _MAX_INTERIM:

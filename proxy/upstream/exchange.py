@@ -14,7 +14,7 @@ from proxy.http1.response_head import UNTIL_CLOSE, ResponseHead, without_chunkin
 from proxy.matrix.routes import RouteClass
 
 _RESENT_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
-_MAX_RESENDS = 3
+_MAX_RESENDS = 1
 _END = b"\r\n\r\n"
 _CLOSE = b"\r\nConnection: close\r\n\r\n"
 _KEEP_ALIVE = b"\r\nConnection: keep-alive\r\n\r\n"
@@ -43,6 +43,9 @@ class ClientPort(Protocol):
 
     def tunnel_began(self) -> None:
         """From now on bytes pass both ways."""
+
+    def tunnel_bytes(self, data: bytes) -> None:
+        """Send bytes of a tunnel to the client."""
 
     def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
         """The homeserver's side cannot take more now, or can again."""
