@@ -1,0 +1,45 @@
+import asyncio
+
+import pytest
+import uvloop
+
+pytest.register_assert_rewrite("harness")
+
+from harness import World  # noqa: E402  (its asserts are rewritten only from here on)
+
+
+@pytest.fixture(scope="session")
+def loop():
+    loop = uvloop.new_event_loop()
+    yield loop
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+@pytest.fixture(scope="session")
+def world(loop):
+    """Run one data path for all dialogues; each leaves it as it found it."""
+    world = World()
+    loop.run_until_complete(world.start())
+    yield world
+    loop.run_until_complete(world.stop())
+
+
+@pytest.fixture
+def in_a_world(loop):
+    """Give a function that runs `tell(world)` with a data path of its own settings."""
+
+    def run(tell, *, homeserver_port=None, **settings):
+        async def whole():
+            world = World(settings)
+            await world.start(homeserver_port)
+            try:
+                async with asyncio.timeout(30):
+                    await tell(world)
+                assert world.faults == []
+            finally:
+                await world.stop()
+
+        loop.run_until_complete(whole())
+
+    return run
