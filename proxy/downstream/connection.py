@@ -7,6 +7,7 @@ at a time; what the client sends ahead is kept up to 16 KiB, then its socket is 
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy import clock
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 _FIRST_BYTE, _HEAD, _IN_SERVICE, _PARKED, _LINGER, _TUNNEL, _CLOSED = State
 _BYTES, _HEAD_COMPLETE, _ANSWERED = Event.BYTES, Event.HEAD_COMPLETE, Event.ANSWERED
 _MAX_AHEAD_BYTES: Final = 16_384  # kept of what a client sends ahead: §1.6
-#: What one read can hand over before reading is paused. It is used up before the next read begins.
-_BUFFER: Final = memoryview(bytearray(_MAX_AHEAD_BYTES))
+#: All connections read into this; a read is used up before the next begins. Only a large body may fill all of it at once:
+#: elsewhere a read could hand over more than may be kept, before pausing takes effect.
+_BUFFER: Final = memoryview(bytearray(65_536))
+_SMALL_BUFFER: Final = _BUFFER[:_MAX_AHEAD_BYTES]
 _LINGER_S: Final = 2.0  # after a last answer, for the client to see it: §10.3
 _LINGER_BYTES: Final = 1_048_576
 _STALLED_S: Final = 60.0  # a client that takes nothing of its answer for so long is gone
@@ -33,6 +36,14 @@ _TUNNEL_IDLE_S: Final = 3600.0  # without a byte either way
 _STOP_PARKED_S: Final = 0.25  # a request already on its way to a parked connection is still served
 _RESET: Final = struct.pack("ii", 1, 0)  # of SO_LINGER: closing resets, where it would end in order
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+def _buffer(sizehint: int) -> memoryview:  # noqa: ARG001
+    return _BUFFER
+
+
+def _small_buffer(sizehint: int) -> memoryview:  # noqa: ARG001
+    return _SMALL_BUFFER
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -50,6 +61,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         "ended",
         "exchange",
         "forwarded",
+        "get_buffer",
         "kept",
         "opened_at",
         "paused",
@@ -63,6 +75,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def __init__(self, listener: "Listener") -> None:
         self._listener = listener
+        #: Shared functions, not methods: the transport keeps what it finds here, and a bound method each is 64 bytes.
+        self.get_buffer = _small_buffer  # type: ignore[method-assign]
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
         self.state = _FIRST_BYTE
         self.exchange: Exchange | None = None
@@ -87,11 +101,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.opened_at = self._listener.turn_at
         self.deadline_at = clock.now() + self._listener.settings.first_byte_seconds
         self._listener.opened(self)
-
-    @staticmethod
-    def get_buffer(sizehint: int) -> memoryview:  # noqa: ARG004
-        """Read into the one buffer that all connections share; static, since a bound method each costs 64 bytes."""
-        return _BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read out of the shared buffer, and use it."""
@@ -238,6 +247,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._linger()
             return
         self.state = next_state(self.state, _ANSWERED)
+        if self.get_buffer is _buffer:
+            self._read_into(_small_buffer)
         self.upstream_full = False
         self.deadline_at = now + _STALLED_S if self.client_full else listener.parked_until
         if self.kept or self.paused or self.client_full:
@@ -318,6 +329,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.served += 1
         pipeline = listener.pipeline
         self.exchange = exchange = pipeline.begin(self, head, self.forwarded, clock.now())
+        if not 0 <= exchange.body_left <= _MAX_AHEAD_BYTES:
+            self._read_into(_buffer)
         pipeline.pool.submit(exchange)
         if self.kept and self.exchange is exchange:
             self._update_reading()
@@ -345,6 +358,11 @@ class ClientConnection(asyncio.BufferedProtocol):
             reason = Reason.BAD_FIELD if data[first - 1 : first] == b"\r" else Reason.BAD_REQUEST_LINE
         if reason is not None:
             self.refuse(reason)
+
+    def _read_into(self, buffer: Callable[[int], memoryview]) -> None:
+        self.get_buffer = buffer  # type: ignore[method-assign, assignment]
+        if not self.transport.is_closing():
+            self.transport.set_protocol(self)  # which looks for `get_buffer` anew
 
     def _read_in_service(self, data: bytes) -> None:
         """Bytes while a request is served: its body, or what comes after it."""

@@ -38,6 +38,18 @@ _DROPPED = [
 ]
 _READ = ["host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "x-request-id"]
 
+_RESPONSE = [
+    "connection",
+    "content-length",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+]
+
 HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, EXPECT, UPGRADE, REQUEST_ID, DROP, IMITATION = range(9)
 _IMITATED = ("host", "content-length", "transfer-encoding", "connection", "expect", "upgrade")
 
@@ -61,6 +73,9 @@ def _spellings(name: str) -> list[bytes]:
     return [spelling.encode() for spelling in spellings]
 
 
+#: The same for responses, where fewer matter.
+RESPONSE_SPECIAL = re.compile(rf"\r\n({_alternatives(_RESPONSE)}):([^\r]*)".replace("-", "[-_]").encode())
+
 #: Name in lower case → what it is; a framing field spelled with `_` is an IMITATION, and nobody's friend.
 CODES: dict[bytes, int] = {
     **{spelling: DROP for name in (*_DROPPED, "x-request-id") for spelling in _spellings(name)},
@@ -74,7 +89,13 @@ TEXT = bytes(byte for byte in range(256) if byte == 9 or (byte >= 32 and byte !=
 
 def connection_options(value: bytes) -> frozenset[bytes]:
     """Split a `Connection` value, in lower case, into its options."""
+    known = _EVERYDAY_OPTIONS.get(value)
+    if known is not None:
+        return known
     return frozenset(option.strip(b" \t") for option in value.split(b",")) - {b""}
+
+
+_EVERYDAY_OPTIONS = {option: frozenset({option}) for option in (b"keep-alive", b"close", b"upgrade")}
 
 
 def without(head: bytes, dropped: list[re.Match[bytes]]) -> bytes:

@@ -11,7 +11,23 @@ from typing import Final
 import httptools
 
 from proxy.errors import Reason, Refused
-from proxy.http1 import fields as f
+from proxy.http1.fields import (
+    CODES,
+    CONNECTION,
+    CONTENT_LENGTH,
+    DROP,
+    EXPECT,
+    HOST,
+    ORDINARY_OPTIONS,
+    REQUEST_ID,
+    SPECIAL,
+    TEXT,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    connection_options,
+    without,
+    without_nominated,
+)
 
 #: `length` of a chunked body; other lengths are bytes.
 CHUNKED: Final = -1
@@ -142,7 +158,7 @@ def _why_llhttp_refuses(block: bytes) -> Reason:
 
 def _judge(block: bytes, max_fields: int) -> None:
     """Whole lines, no controls, not too many, and no objection from llhttp."""
-    controls = block.translate(None, f.TEXT)
+    controls = block.translate(None, TEXT)
     lines = len(controls) >> 1
     if lines > max_fields + 2:
         raise Refused(Reason.HEAD_TOO_LARGE)
@@ -164,38 +180,38 @@ def _read_fields(block: bytes, max_fields: int, *, http11: bool) -> RequestField
     options = _NO_OPTIONS
     websocket = expects_continue = False
     dropped: list[re.Match[bytes]] = []
-    for field in f.SPECIAL.finditer(block.lower()):
+    for field in SPECIAL.finditer(block.lower()):
         name, value = field.groups()
         value = value.strip(b" \t")
-        code = f.CODES[name]
-        if code == f.HOST:
+        code = CODES[name]
+        if code == HOST:
             if host is not None:
                 raise Refused(Reason.BAD_HOST)
             host = value
-        elif code == f.CONTENT_LENGTH:
+        elif code == CONTENT_LENGTH:
             if length is not None or len(value) > _MAX_LENGTH_DIGITS or not value.isdigit():
                 raise Refused(Reason.BAD_LENGTH)
             length = value
-        elif code == f.TRANSFER_ENCODING:
+        elif code == TRANSFER_ENCODING:
             if coding is not None or value != b"chunked" or not http11:
                 raise Refused(Reason.BAD_TRANSFER_CODING)
             coding = value
-        elif code == f.CONNECTION:
-            options = options | f.connection_options(value)
+        elif code == CONNECTION:
+            options = options | connection_options(value)
             dropped.append(field)
-        elif code == f.EXPECT:
+        elif code == EXPECT:
             if value == b"100-continue":
                 expects_continue = http11
                 dropped.append(field)
-        elif code == f.UPGRADE:
+        elif code == UPGRADE:
             websocket = websocket or value == b"websocket"
             dropped.append(field)
-        elif code == f.REQUEST_ID:
+        elif code == REQUEST_ID:
             if request_id is None and _REQUEST_ID.fullmatch(value):
                 request_id = block[field.start(2) : field.end(2)].strip(b" \t")
             else:
                 dropped.append(field)
-        elif code == f.DROP:
+        elif code == DROP:
             dropped.append(field)
         else:
             raise Refused(Reason.BAD_FIELD)
@@ -210,8 +226,8 @@ def _read_fields(block: bytes, max_fields: int, *, http11: bool) -> RequestField
     if (host is None and http11) or (host is not None and not _HOST.fullmatch(host)):
         raise Refused(Reason.BAD_HOST)
     parsed.host = host
-    wire = f.without(block[:-4], dropped)
-    parsed.wire = wire if options <= f.ORDINARY_OPTIONS else f.without_nominated(wire, options)
+    wire = without(block[:-4], dropped)
+    parsed.wire = wire if options <= ORDINARY_OPTIONS else without_nominated(wire, options)
     return parsed
 
 

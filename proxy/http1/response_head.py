@@ -5,7 +5,21 @@ from typing import Final
 
 import httptools
 
-from proxy.http1 import fields as f
+from proxy.http1.fields import (
+    CODES,
+    CONNECTION,
+    CONTENT_LENGTH,
+    DROP,
+    IMITATION,
+    ORDINARY_OPTIONS,
+    RESPONSE_SPECIAL,
+    TEXT,
+    TRANSFER_ENCODING,
+    UPGRADE,
+    connection_options,
+    without,
+    without_nominated,
+)
 
 #: `length` of a body that is chunked, or ends with its connection; other lengths are bytes.
 CHUNKED: Final = -1
@@ -64,7 +78,7 @@ def _parse(head: bytes, method: bytes) -> ResponseHead:
     line = _LINE.match(head)
     if line is None:
         raise ResponseBrokenError("status line")
-    controls = head.translate(None, f.TEXT)
+    controls = head.translate(None, TEXT)
     lines = len(controls) >> 1
     if lines > _MAX_FIELDS or controls != b"\r\n" * lines:
         raise ResponseBrokenError("control bytes or too many fields in the head")
@@ -86,34 +100,34 @@ def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, *, http11: bo
     chunked = websocket = False
     options = _NO_OPTIONS
     dropped: list[re.Match[bytes]] = []
-    for field in f.SPECIAL.finditer(head.lower()):
+    for field in RESPONSE_SPECIAL.finditer(head.lower()):
         name, value = field.groups()
         value = value.strip(b" \t")
-        code = f.CODES[name]
-        if code == f.CONTENT_LENGTH:
+        code = CODES[name]
+        if code == CONTENT_LENGTH:
             if length is not None or len(value) > _MAX_LENGTH_DIGITS or not value.isdigit():
                 raise ResponseBrokenError("Content-Length")
             length = int(value)
-        elif code == f.TRANSFER_ENCODING:
+        elif code == TRANSFER_ENCODING:
             if chunked or value != b"chunked" or not http11:
                 raise ResponseBrokenError("Transfer-Encoding")
             chunked = True
-        elif code == f.CONNECTION:
-            options = options | f.connection_options(value)
+        elif code == CONNECTION:
+            options = options | connection_options(value)
             dropped.append(field)
-        elif code == f.UPGRADE:
+        elif code == UPGRADE:
             websocket = value == b"websocket"
             dropped.append(field)
-        elif code == f.DROP:
+        elif code == DROP:
             dropped.append(field)
-        elif code == f.IMITATION:
+        elif code == IMITATION:
             raise ResponseBrokenError("a framing field with an underscore")
     parsed.upgrade = websocket and b"upgrade" in options
     parsed.keep_alive = b"close" not in options and (http11 or b"keep-alive" in options)
     _settle_length(parsed, method, length, chunked=chunked)
-    wire = f.without(head[:-4], dropped)
-    if not options <= f.ORDINARY_OPTIONS:
-        wire = f.without_nominated(wire, options)
+    wire = without(head[:-4], dropped)
+    if not options <= ORDINARY_OPTIONS:
+        wire = without_nominated(wire, options)
     parsed.wire = wire if http11 else b"HTTP/1.1" + wire[8:]
 
 
@@ -139,5 +153,5 @@ def _settle_length(parsed: ResponseHead, method: bytes, length: int | None, *, c
 
 def without_chunking(wire: bytes) -> bytes:
     """Leave Transfer-Encoding out, for a client of HTTP/1.0."""
-    fields = [field for field in f.SPECIAL.finditer(wire.lower()) if field[1] == b"transfer-encoding"]
-    return f.without(wire, fields)
+    fields = [field for field in RESPONSE_SPECIAL.finditer(wire.lower()) if field[1] == b"transfer-encoding"]
+    return without(wire, fields)

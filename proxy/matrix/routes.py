@@ -1,7 +1,7 @@
 """What kind of request this is, by method and raw path (behaviour.md §4.1): the kind sets the response deadline. Pure.
 
-Homeservers match the path undecoded, so the raw path decides; a path with escapes is looked at decoded too, and the kind
-that comes later in `RouteClass` wins (vital only ever by the raw path).
+Homeservers match the path undecoded, so the raw path decides; a path that escapes letters is looked at decoded too, and the
+kind that comes later in `RouteClass` wins (vital only ever by the raw path).
 """
 
 import re
@@ -49,6 +49,8 @@ _BY_ROOM_SEGMENT: Final = {
     b"join": _REMOTE,
     b"hierarchy": _REMOTE,
 }
+#: Escapes of what names endpoints: letters, digits, `-`, `.`, `/`, `_`, `~`. Those of ids (`%21`, `%3A`, `%40`) are everyday.
+_EVASIVE: Final = re.compile(rb"%(?:2[DEFdef]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff]|7[Ee])")
 _TIMEOUT: Final = re.compile(rb"[?&]timeout=([0-9]{1,9})(?:&|$)")
 _SINCE: Final = re.compile(rb"[?&](?:since|pos|from)=[^&]")
 
@@ -57,7 +59,7 @@ def classify(method: bytes, target: bytes) -> RouteClass:
     """Give the kind of a request. `target` is in origin-form, as it came."""
     path = target.partition(b"?")[0]
     route = _by_path(method, path, target)
-    if b"%" in path:
+    if b"%" in path and _EVASIVE.search(path):
         return max(route, _by_path(method, unquote_to_bytes(path), target))
     return route
 
