@@ -305,7 +305,7 @@ class Homeserver:
     async def stop(self) -> None:
         self.hang_up()
         self._server.close()
-        await self._server.wait_closed()
+        await until(lambda: all(line.transport.is_closing() for line in self.lines))
 
 
 class World:
@@ -318,6 +318,7 @@ class World:
         self._turn_s = turn_s
         self.application: Application | None = None
         self.port = 0
+        self._stopped = False
 
     async def start(self, homeserver_port: int | None = None) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.faults.append(context))
@@ -339,10 +340,15 @@ class World:
         await self.application.start()
         self.port = int(self.application.listener.addresses[0].rpartition(":")[2])
 
-    async def stop(self) -> None:
-        at_once = asyncio.Event()
-        at_once.set()
+    async def stop_application(self, at_once: asyncio.Event) -> None:
+        self._stopped = True
         await self.application.stop(at_once)
+
+    async def stop(self) -> None:
+        if not self._stopped:
+            at_once = asyncio.Event()
+            at_once.set()
+            await self.stop_application(at_once)
         await self.homeserver.stop()
 
     async def connect(self) -> Line:

@@ -1,0 +1,419 @@
+"""Deadlines and ends on real sockets. Where a test waits, it waits for an end that must come."""
+
+import asyncio
+import json
+import re
+import socket
+import time
+
+import pytest
+from harness import OK, Answer, marked, refusal_in, until
+
+GET = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
+SHORT_S = 0.15
+
+
+def connections(**settings):
+    return {"connections": settings}
+
+
+def field(answer, name):
+    match = re.search(rb"\r\n" + name + rb": ([^\r]*)\r\n", answer)
+    return match and match[1].decode()
+
+
+def test_a_client_that_says_nothing_is_closed_in_silence(in_a_world):
+    async def tell(world):
+        line = await world.connect()
+        assert await line.until_ended() == b""
+
+    in_a_world(tell, **connections(first_byte_seconds=SHORT_S))
+
+
+@pytest.mark.parametrize(
+    "said", [b"G", b"GET /x HTTP/1.1\r\nHost: a\r\n", b"GET /x HTTP/1.1\r\nHost: a\r\n\r"]
+)
+def test_a_head_that_does_not_come_to_its_end_is_answered_408(in_a_world, said):
+    async def tell(world):
+        line = await world.connect()
+        await line.send(said)
+        assert refusal_in(await line.until_ended()) == (408, "head_timeout")
+        assert world.homeserver.lines == []
+
+    in_a_world(tell, **connections(head_seconds=SHORT_S))
+
+
+def test_bytes_of_a_head_do_not_put_its_deadline_off(in_a_world):
+    async def tell(world):
+        line = await world.connect()
+        began = time.monotonic()
+        await line.send(b"GET /x HTTP/1.1\r\n")
+        while line.ended is None:
+            await line.send(b"X")
+            assert time.monotonic() - began < 5
+        assert refusal_in(await line.until_ended()) == (408, "head_timeout")
+
+    in_a_world(tell, **connections(head_seconds=SHORT_S))
+
+
+def test_a_parked_connection_is_closed_in_silence(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),))
+        line = await world.connect()
+        await line.send(GET)
+        assert await line.until_ended() == OK
+
+    in_a_world(tell, **connections(keep_alive_idle_seconds=SHORT_S))
+
+
+def test_a_second_request_has_a_head_deadline_of_its_own(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),))
+        line = await world.connect()
+        await line.send(GET)
+        await line.until_received(OK)
+        await line.send(GET[:-2])
+        answer = await line.until_ended()
+        assert refusal_in(answer.removeprefix(OK)) == (408, "head_timeout")
+
+    in_a_world(tell, **connections(head_seconds=SHORT_S))
+
+
+def test_the_answer_to_the_last_request_a_connection_may_have_says_so(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),) * 3)
+        line = await world.connect()
+        await line.send(GET * 3)
+        first, second, rest = (await line.until_ended()).partition(b"okHTTP")
+        assert field(first, b"Connection") is None
+        assert field(second + rest, b"Connection") == "close"
+        assert len(world.homeserver.script.requests) == 2
+
+    in_a_world(tell, **connections(max_requests=2))
+
+
+def test_the_answer_on_an_old_connection_is_its_last(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),) * 2)
+        line = await world.connect()
+        await until(lambda: time.monotonic() > line_opened_at + 0.05)
+        await line.send(GET)
+        assert field(await line.until_ended(), b"Connection") == "close"
+
+    line_opened_at = time.monotonic()
+    in_a_world(tell, **connections(max_age_seconds=0.01))
+
+
+def test_a_refused_client_that_goes_on_sending_sees_the_answer(in_a_world):
+    async def tell(world):
+        line = await world.connect()
+        await line.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\n")
+        await line.until_received(b"}")
+        for _ in range(12):
+            await line.send(b"a" * 65_536)
+        assert refusal_in(await line.until_ended()) == (400, "bad_length")
+        await until(lambda: not len(world.application.listener.connections))
+
+    in_a_world(tell)
+
+
+def test_a_refused_client_that_goes_on_without_end_is_let_go(in_a_world):
+    async def tell(world):
+        line = await world.connect()
+        await line.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 5\r\n\r\n")
+        began = time.monotonic()
+        while not line.transport.is_closing():
+            await line.send(b"a" * 65_536)
+            assert time.monotonic() - began < 5
+        assert refusal_in(bytes(line.received)) == (400, "bad_length")
+
+    in_a_world(tell)
+
+
+def test_a_refused_client_that_never_closes_is_closed(in_a_world):
+    async def tell(world):
+        line = await world.connect()
+        await line.send(b"GET /x HTTP/1.1\r\n\r\n")
+        await line.until(lambda: line.ended is not None)
+        await until(lambda: not len(world.application.listener.connections))
+        line.transport.abort()
+
+    in_a_world(tell)
+
+
+AHEAD = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\n" + b"a" * 50_000
+STAGES = {
+    "before a byte": (b"", None),
+    "in a head": (GET[:20], None),
+    "in a body": (b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc", b"abc"),
+    "in chunks": (b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc", b"abc"),
+    "while waiting for an answer": (GET, b"\r\n\r\n"),
+    "with more sent ahead than is kept": (GET + AHEAD, b"\r\n\r\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["resets", "closes"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_client_may_leave_at_any_time_and_its_request_ends_at_once(in_a_world, stage, how):
+    said, seen_at_homeserver = STAGES[stage]
+
+    async def tell(world):
+        world.homeserver.begin((Answer(b"", after=b"never"),))
+        line = await world.connect()
+        await line.send(said)
+        if seen_at_homeserver is not None:
+            await until(
+                lambda: world.homeserver.lines and seen_at_homeserver in world.homeserver.lines[0].received
+            )
+        if how == "resets":
+            line.reset()
+        else:
+            line.transport.close()
+        await until(lambda: not len(world.application.listener.connections))
+        await until(lambda: world.pool_places() == (0, 0, 0, 0))
+        await until(lambda: all(line.ended for line in world.homeserver.lines))
+
+    in_a_world(tell)
+
+
+@pytest.mark.parametrize("how", ["resets", "closes"])
+def test_a_client_may_leave_in_the_middle_of_its_answer(in_a_world, how):
+    async def tell(world):
+        world.homeserver.begin((Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"),))
+        line = await world.connect()
+        await line.send(GET)
+        await line.until_received(b"abc")
+        if how == "resets":
+            line.reset()
+        else:
+            line.transport.close()
+        await until(lambda: world.pool_places() == (0, 0, 0, 0))
+        await until(lambda: world.homeserver.lines[0].ended)
+
+    in_a_world(tell)
+
+
+@pytest.mark.parametrize("how", ["resets", "closes"])
+def test_a_client_may_leave_a_tunnel(in_a_world, how):
+    async def tell(world):
+        switch = b"HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
+        world.homeserver.begin((Answer(switch),))
+        line = await world.connect()
+        await line.send(b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        await line.until_received(b"\r\n\r\n")
+        if how == "resets":
+            line.reset()
+        else:
+            line.transport.close()
+        await until(lambda: world.pool_places() == (0, 0, 0, 0))
+        await until(lambda: not len(world.application.listener.connections))
+
+    in_a_world(tell)
+
+
+def hints_of(answer):
+    """Retry-After in seconds and retry_after_ms, which must name the same moment."""
+    body = json.loads(answer.partition(b"\r\n\r\n")[2])
+    seconds = int(field(answer, b"Retry-After"))
+    assert body["errcode"] == "M_LIMIT_EXCEEDED"
+    assert isinstance(body["retry_after_ms"], int)
+    assert 1000 <= body["retry_after_ms"] <= 60_000
+    assert seconds == -(-body["retry_after_ms"] // 1000)
+    assert field(answer, b"Access-Control-Allow-Origin") == "*"
+    assert "Retry-After" in field(answer, b"Access-Control-Expose-Headers")
+    assert field(answer, b"Cache-Control") == "no-store"
+    return seconds
+
+
+def a_closed_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def test_a_homeserver_that_is_away_is_answered_502_with_hints_and_the_connection_lives_on(in_a_world):
+    async def tell(world):
+        line = await world.connect()
+        for _ in range(3):
+            line.received.clear()
+            await line.send(GET)
+            await line.until_received(b"}")
+            answer = bytes(line.received)
+            assert refusal_in(answer) == (502, "upstream_unreachable")
+            assert 2 <= hints_of(answer) <= 9
+            assert field(answer, b"Connection") is None
+        line.transport.abort()
+
+    in_a_world(tell, homeserver_port=a_closed_port())
+
+
+def test_a_homeserver_that_is_away_costs_the_connection_where_a_body_is_still_to_come(in_a_world):
+    async def tell(world):
+        line = await world.connect()
+        await line.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+        answer = await line.until_ended()
+        assert refusal_in(answer) == (502, "upstream_unreachable")
+        assert field(answer, b"Connection") == "close"
+
+    in_a_world(tell, homeserver_port=a_closed_port())
+
+
+def test_many_clients_of_a_homeserver_that_is_away_are_all_answered(in_a_world):
+    async def tell(world):
+        lines = [await world.connect() for _ in range(50)]
+        for line in lines:
+            await line.send(GET)
+        for line in lines:
+            await line.until_received(b"}")
+            assert refusal_in(bytes(line.received)) == (502, "upstream_unreachable")
+            line.transport.abort()
+        assert world.pool_places() == (0, 0, 0, 0)
+
+    in_a_world(tell, homeserver_port=a_closed_port(), homeserver={"connections": 2})
+
+
+def test_an_answer_that_does_not_come_is_answered_504_with_hints_and_the_connection_lives_on(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(b""), Answer(OK)))
+        line = await world.connect()
+        await line.send(GET)
+        await line.until_received(b"}")
+        answer = bytes(line.received)
+        assert refusal_in(answer) == (504, "upstream_timeout")
+        hints_of(answer)
+        await until(lambda: world.homeserver.lines[0].ended)
+        line.received.clear()
+        await line.send(GET)
+        await line.until_received(OK)
+        assert world.homeserver.script.requests[-1].connection == 1
+        line.transport.abort()
+
+    in_a_world(tell, lanes={"requests": {"deadline_seconds": SHORT_S}})
+
+
+def test_an_answer_that_stops_in_its_middle_is_cut(in_a_world):
+    async def tell(world):
+        begun = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"
+        world.homeserver.begin((Answer(begun),))
+        line = await world.connect()
+        await line.send(GET)
+        assert await line.until_ended() == begun
+
+    in_a_world(tell, lanes={"requests": {"deadline_seconds": SHORT_S}})
+
+
+def test_a_homeserver_that_does_not_accept_is_answered_504(in_a_world):
+    async def tell(world):
+        line = await world.connect()
+        await line.send(GET)
+        await line.until_received(b"}")
+        answer = bytes(line.received)
+        assert refusal_in(answer) == (504, "connect_timeout")
+        hints_of(answer)
+        line.transport.abort()
+
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        port = deaf.getsockname()[1]
+        waiting = [socket.socket() for _ in range(3)]
+        for sock in waiting:  # these fill its backlog; SYNs after them are dropped
+            sock.setblocking(False)
+            sock.connect_ex(("127.0.0.1", port))
+        try:
+            in_a_world(tell, homeserver_port=port, homeserver={"connect_timeout_seconds": SHORT_S})
+        finally:
+            for sock in waiting:
+                sock.close()
+
+
+def test_an_idle_connection_to_the_homeserver_is_closed(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),))
+        line = await world.connect()
+        await line.send(GET)
+        await line.until_received(OK)
+        await world.homeserver.lines[0].until_ended()
+        line.transport.abort()
+
+    in_a_world(tell, homeserver={"idle_seconds": SHORT_S})
+
+
+def test_bytes_on_an_idle_connection_to_the_homeserver_end_it(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK), Answer(OK)))
+        line = await world.connect()
+        await line.send(GET)
+        await line.until_received(OK)
+        await world.homeserver.lines[0].send(OK)
+        await world.homeserver.lines[0].until_ended()
+        await line.send(GET)
+        await line.until_received(OK + OK)
+        assert [request.connection for request in world.homeserver.script.requests] == [0, 1]
+        line.transport.abort()
+
+    in_a_world(tell)
+
+
+def test_requests_wait_for_a_connection_and_are_served_in_order(in_a_world):
+    async def tell(world):
+        answers = [Answer(OK.replace(b"ok", b"%02d" % number)) for number in range(20)]
+        world.homeserver.begin(tuple(answers))
+        lines = [await world.connect() for _ in range(20)]
+        for number, line in enumerate(lines):
+            await line.send(GET.replace(b"/x", b"/%02d" % number))
+        for number, line in enumerate(lines):
+            await line.until_received(b"\r\n\r\n%02d" % number)
+            line.transport.abort()
+        targets = [marked(request.data).split(b" ")[1] for request in world.homeserver.script.requests]
+        assert targets == [b"/%02d" % number for number in range(20)]
+        assert len(world.homeserver.lines) == 1
+
+    in_a_world(tell, homeserver={"connections": 1})
+
+
+def test_a_client_that_waits_for_a_connection_may_leave(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(b""), Answer(OK)))
+        first = await world.connect()
+        await first.send(GET)
+        await until(lambda: len(world.homeserver.script.requests) == 1)
+        second = await world.connect()
+        await second.send(GET)
+        await until(lambda: world.pool_places() == (0, 0, 1, 1))
+        second.reset()
+        await until(lambda: world.pool_places() == (0, 0, 1, 0))
+        first.transport.abort()
+        await until(lambda: world.pool_places() == (0, 0, 0, 0))
+        assert len(world.homeserver.script.requests) == 1
+
+    in_a_world(tell, homeserver={"connections": 1})
+
+
+def test_a_connection_too_many_is_closed_at_once(in_a_world):
+    async def tell(world):
+        lines = [await world.connect() for _ in range(3)]
+        await until(lambda: len(world.application.listener.connections) == 3)
+        assert await (await world.connect()).until_ended() == b""
+        for line in lines:
+            line.transport.abort()
+
+    in_a_world(tell, **connections(max=3))
+
+
+def test_stopping_answers_what_is_in_service_and_closes_what_is_parked(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK), Answer(OK, after=b"later")))
+        parked = await world.connect()
+        await parked.send(GET)
+        await parked.until_received(OK)
+        busy = await world.connect()
+        await busy.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+        await until(lambda: world.application.listener.states()["in_service"] == 1)
+        stopping = asyncio.ensure_future(world.stop_application(asyncio.Event()))
+        assert await parked.until_ended() == OK
+        await busy.send(b"later")
+        assert field(await busy.until_ended(), b"Connection") == "close"
+        await stopping
+
+    in_a_world(tell)
