@@ -53,10 +53,15 @@ class Application:
             idle_s=settings.homeserver.idle_seconds,
             sweep=self._upstreams,
         )
+        self._max_connections = _connections_that_fit(settings.connections.max, self.pool.limit)
         host = b"localhost" if upstream.path is not None else f"{upstream.host}:{upstream.port}".encode()
         self._pipeline = Pipeline(self.pool, settings.lanes, host)
         self.listener = Listener(
-            self._pipeline, settings.connections, access=settings.log.access, sweep=clients
+            self._pipeline,
+            settings.connections,
+            max_connections=self._max_connections,
+            access=settings.log.access,
+            sweep=clients,
         )
         self._probe = HomeserverProbe(settings.homeserver.url)
         self.operators = OperatorListeners(
@@ -74,7 +79,6 @@ class Application:
         Raises:
             StartError: if an address cannot be listened at.
         """
-        _raise_descriptor_limit()
         for place in self._settings.listen:
             await _started(self.listener.listen(place.address), place.address)
         await _started(
@@ -91,7 +95,7 @@ class Application:
 
     async def stop(self, at_once: asyncio.Event) -> None:
         """End as §1.8 says: requests in flight may end within the drain time, unless `at_once` is set."""
-        await asyncio.sleep(0)  # what has arrived by now is read before parked connections are told
+        await self.listener.accept_queued()
         self.listener.stop_accepting()
         _log.info("stopping", connections=self.listener.states())
         ends_at = clock.now() + self._settings.connections.drain_seconds
@@ -122,7 +126,7 @@ class Application:
             stopping=self.listener.stopping,
             homeserver=self._settings.homeserver.url,
             connections=self.listener.states(),
-            connections_limit=self._settings.connections.max,
+            connections_limit=self._max_connections,
             accepted_total=self.listener.accepted_total,
             requests_total={route.name.lower(): self._pipeline.requests_total[route] for route in RouteClass},
             refused_total={reason.value: number for reason, number in self._pipeline.refused_total.items()},
@@ -206,7 +210,20 @@ def _log_fault(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None
     )
 
 
-def _raise_descriptor_limit() -> None:
+def _connections_that_fit(wanted: int, upstream: int) -> int:
+    """Raise the limit of descriptors, and lower `wanted` to what fits beside the connections to the homeserver (§8)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    room = hard - upstream - _OTHER_DESCRIPTORS
+    if room < 1:
+        raise StartError(
+            f"the limit of open files, {hard}, is too small for homeserver.connections, {upstream}: "
+            "raise it (ulimit -n, LimitNOFILE) or lower that"
+        )
+    if room < wanted:
+        _log.warning(
+            "connections.max is lowered to fit the limit of open files", wanted=wanted, fits=room, limit=hard
+        )
+        return room
+    return wanted

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import select
 from typing import Any
 
 import structlog
@@ -28,7 +29,8 @@ class Listener:
     """The clients' side of the application. `access` is what `log.access` says."""
 
     def __init__(
-        self, pipeline: Pipeline, settings: ConnectionSettings, *, access: str, sweep: DeadlineSweep[ClientConnection],
+        self, pipeline: Pipeline, settings: ConnectionSettings, *, max_connections: int, access: str,
+        sweep: DeadlineSweep[ClientConnection],
     ) -> None:  # fmt: skip
         self.loop = asyncio.get_running_loop()
         self.pipeline = pipeline
@@ -44,6 +46,7 @@ class Listener:
         self.left_total = 0
         self.connections = sweep
         self.hangups = HangupWatcher(self.loop)
+        self._max_connections = max_connections
         self._access = access
         self.logs_all = access == "all"
         self._forwarded: dict[str, bytes] = {}
@@ -80,6 +83,17 @@ class Listener:
     def _new_connection(self) -> ClientConnection:
         return ClientConnection(self)
 
+    async def accept_queued(self) -> None:
+        """Accept what clients have connected by now: closing a listening socket resets those that wait in it."""
+        queued = select.poll()
+        for server in self._servers:
+            for listening in server.sockets:
+                queued.register(listening.fileno(), select.POLLIN)
+        for _ in range(_BACKLOG):
+            if not queued.poll(0):
+                return
+            await asyncio.sleep(0)
+
     def stop_accepting(self) -> None:
         """Close the listening sockets and tell every connection; those in service go on."""
         self.stopping = True
@@ -104,7 +118,7 @@ class Listener:
     def opened(self, connection: ClientConnection) -> None:
         """Take a connection in, or close it at once where there are too many."""
         self.accepted_total += 1
-        if len(self.connections) >= self.settings.max:
+        if len(self.connections) >= self._max_connections:
             connection.transport.abort()
             return
         self.connections.add(connection)

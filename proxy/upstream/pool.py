@@ -34,10 +34,11 @@ class Pool:
         sweep: "DeadlineSweep[UpstreamConnection]",
     ) -> None:  # fmt: skip
         self.idle_s = idle_s
+        self.limit = limit or _DEFAULT_LIMIT
         self._address = address
         self._connect_timeout_s = connect_timeout_s
         self._sweep = sweep
-        self._state: PoolState[UpstreamConnection, Exchange] = PoolState(limit or _DEFAULT_LIMIT)
+        self._state: PoolState[UpstreamConnection, Exchange] = PoolState(self.limit)
         self._connects: set[asyncio.Task[None]] = set()
         self._connections: set[UpstreamConnection] = set()
         self._failing_since: float | None = None
