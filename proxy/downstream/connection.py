@@ -35,6 +35,7 @@ _STALLED_S: Final = 60.0  # a client that takes nothing of its answer for so lon
 _TUNNEL_IDLE_S: Final = 3600.0  # without a byte either way
 _STOP_PARKED_S: Final = 0.25  # a request already on its way to a parked connection is still served
 _RESET: Final = struct.pack("ii", 1, 0)  # of SO_LINGER: closing resets, where it would end in order
+_HEAD_END: Final = b"\r\n\r\n"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -125,15 +126,29 @@ class ClientConnection(asyncio.BufferedProtocol):
         """The client sends no more. It counts as having left, unless bytes it sent before are still to be used."""
         if self.state is _TUNNEL and self.exchange is not None and self.exchange.upstream is not None:
             self.exchange.upstream.write_eof()
+            self._ends()
             return True
-        if self.state is _IN_SERVICE and self.kept:
-            self.ended = True
+        if self._has_unused_bytes():
+            self._ends()
             return True
         if self.state is _LINGER:
             self._end(Event.DRAINED)
         else:
             self._left()
         return False
+
+    def _ends(self) -> None:
+        """Go on without reading; only a reset tells now that the client is gone."""
+        self.ended = True
+        self._listener.hangups.watch(self, self._descriptor(), ended=True)
+
+    def _has_unused_bytes(self) -> bool:
+        """Whether what is kept may still be of use: the rest of a body, or a whole request."""
+        if self.state is not _IN_SERVICE or self.exchange is None:
+            return False
+        return bool(self.kept) and (
+            self.exchange.body_left != 0 or self.exchange.head.upgrade or _HEAD_END in self.kept
+        )
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """Let everything go that is still held."""
@@ -159,6 +174,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif self.state is _PARKED:
             self.deadline_at = self._listener.parked_until
             self._go_on()
+            return  # what is served from here on was never paused
         elif self.state is _TUNNEL:
             self.deadline_at = clock.now() + _TUNNEL_IDLE_S
         if self.exchange is not None and self.exchange.upstream is not None:
@@ -181,10 +197,12 @@ class ClientConnection(asyncio.BufferedProtocol):
     def hung_up(self, *, gone: bool, unread_bytes: int) -> None:
         """While we do not read: the client is gone, or sends no more than what lies in the kernel."""
         exchange = self.exchange
-        if exchange is not None and not gone and self.upstream_full:
-            length_known = exchange.body is None
-            if not length_known or exchange.body_left <= unread_bytes + len(self.kept):
-                return  # all of the body may have arrived: its end is seen when it is read
+        if not gone and exchange is not None and exchange.body_left:
+            # All of the body may have arrived; its end is seen when it is read.
+            if exchange.body is not None or exchange.body_left <= unread_bytes + len(self.kept):
+                return
+        elif not gone and (self.kept or unread_bytes) and len(self.kept) < _MAX_AHEAD_BYTES:
+            return
         self._left()
 
     def stop(self, now: float) -> None:
@@ -215,6 +233,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def body_wanted(self) -> None:
         """Tell a client that waits for it to go on, and use what it sent already."""
         exchange = cast(Exchange, self.exchange)
+        if exchange.body_left > _MAX_AHEAD_BYTES:
+            self._read_into(_buffer)
         if exchange.head.fields.expects_continue and not self.kept:
             self.transport.write(_CONTINUE)
         if self.kept and not exchange.head.upgrade:
@@ -329,8 +349,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.served += 1
         pipeline = listener.pipeline
         self.exchange = exchange = pipeline.begin(self, head, self.forwarded, clock.now())
-        if not 0 <= exchange.body_left <= _MAX_AHEAD_BYTES:
-            self._read_into(_buffer)
         pipeline.pool.submit(exchange)
         if self.kept and self.exchange is exchange:
             self._update_reading()
@@ -388,16 +406,18 @@ class ClientConnection(asyncio.BufferedProtocol):
             data, self.kept = self.kept, b""
             self._read_head(data)
             if self.ended and self.state is _HEAD:
-                self._left()  # the end of what was sent ahead, and no whole request
+                self._end(Event.DRAINED)  # the end of what was sent ahead, and no whole request
         if self.paused or self.client_full:
             self._update_reading()
 
     def _update_reading(self) -> None:
         """Read, unless nobody could take what is read."""
         exchange = self.exchange
-        pause = self.upstream_full or len(self.kept) >= _MAX_AHEAD_BYTES
-        pause = pause or (self.client_full and self.state is _PARKED)
+        if self.ended:
+            return  # there is nothing to read
+        pause = self.upstream_full or (self.client_full and self.state is _PARKED)
         if exchange is not None and self.state is _IN_SERVICE:
+            pause = pause or len(self.kept) >= _MAX_AHEAD_BYTES
             waits_for_101 = exchange.head.upgrade and not exchange.answer_began
             pause = pause or (waits_for_101 and len(self.kept) > 0)
         if pause == self.paused or self.transport.is_closing():
@@ -405,7 +425,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.paused = pause
         if pause:
             self.transport.pause_reading()
-            self._listener.hangups.watch(self, self.transport.get_extra_info("socket").fileno())
+            self._listener.hangups.watch(self, self._descriptor())
         else:
             self._listener.hangups.forget(self)
             self.transport.resume_reading()
@@ -457,6 +477,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def _watch_no_longer(self) -> None:
         """Before a paused connection closes: its descriptor may be another's a moment later."""
-        if self.paused:
+        if self.paused or self.ended:
             self.paused = False
             self._listener.hangups.forget(self)
+
+    def _descriptor(self) -> int:
+        descriptor: int = self.transport.get_extra_info("socket").fileno()
+        return descriptor

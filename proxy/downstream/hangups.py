@@ -32,11 +32,12 @@ class HangupWatcher:
         self._descriptors: dict[Watched, int] = {}
         loop.add_reader(self._epoll.fileno(), self._ready)
 
-    def watch(self, connection: Watched, descriptor: int) -> None:
-        """Begin to watch a paused connection."""
+    def watch(self, connection: Watched, descriptor: int, *, ended: bool = False) -> None:
+        """Begin to watch a paused connection, or one whose client has `ended` its stream and may still reset it."""
+        self.forget(connection)
         self._watched[descriptor] = connection
         self._descriptors[connection] = descriptor
-        self._epoll.register(descriptor, _HANGUP)
+        self._epoll.register(descriptor, select.EPOLLET if ended else _HANGUP)
 
     def forget(self, connection: Watched) -> None:
         """Watch it no longer."""

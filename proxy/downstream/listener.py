@@ -70,7 +70,9 @@ class Listener:
         """
         address = parse_listen_address(text)
         if address.path is not None:
-            server = await self.loop.create_unix_server(self._new_connection, address.path, backlog=_BACKLOG)
+            server = await self.loop.create_unix_server(
+                self._new_local_connection, address.path, backlog=_BACKLOG
+            )
             self.addresses.append(f"unix:{address.path}")
         else:
             server = await self.loop.create_server(
@@ -82,6 +84,12 @@ class Listener:
 
     def _new_connection(self) -> ClientConnection:
         return ClientConnection(self)
+
+    def _new_local_connection(self) -> ClientConnection:
+        """Of a Unix socket: its peer has no address, and is on this machine."""
+        connection = ClientConnection(self)
+        connection.forwarded = self._forwarded_lines("127.0.0.1")
+        return connection
 
     async def accept_queued(self) -> None:
         """Accept what clients have connected by now: closing a listening socket resets those that wait in it."""
@@ -118,11 +126,14 @@ class Listener:
     def opened(self, connection: ClientConnection) -> None:
         """Take a connection in, or close it at once where there are too many."""
         self.accepted_total += 1
-        if len(self.connections) >= self._max_connections:
+        peer = None if connection.forwarded else connection.transport.get_extra_info("peername")
+        if isinstance(peer, tuple):
+            connection.forwarded = self._forwarded_lines(peer[0])
+        # A client that reset before it was accepted has no address any more, and may not borrow another's.
+        if not connection.forwarded or len(self.connections) >= self._max_connections:
             connection.transport.abort()
             return
         self.connections.add(connection)
-        connection.forwarded = self._forwarded_lines(connection.transport.get_extra_info("peername"))
 
     def closed(self, connection: ClientConnection) -> None:
         """Forget a connection that ended."""
@@ -161,9 +172,8 @@ class Listener:
             **about,
         )
 
-    def _forwarded_lines(self, peer: Any) -> bytes:
+    def _forwarded_lines(self, host: str) -> bytes:
         """Give the fields that tell the homeserver who asks; one object for all connections of an address."""
-        host = peer[0] if isinstance(peer, tuple) else "127.0.0.1"  # a Unix socket's peer is on this machine
         lines = self._forwarded.get(host)
         if lines is None:
             if len(self._forwarded) >= _MAX_INTERNED:

@@ -87,12 +87,16 @@ CODES: dict[bytes, int] = {
 TEXT = bytes(byte for byte in range(256) if byte == 9 or (byte >= 32 and byte != 127))
 
 
-def connection_options(value: bytes) -> frozenset[bytes]:
-    """Split a `Connection` value, in lower case, into its options."""
-    known = _EVERYDAY_OPTIONS.get(value)
-    if known is not None:
+#: Of `Connection`, over all its fields: each may name a field to look for.
+MAX_OPTIONS = 32
+
+
+def connection_options(values: list[bytes]) -> frozenset[bytes]:
+    """Give the options of all `Connection` fields, whose values are in lower case."""
+    known = _EVERYDAY_OPTIONS.get(values[0])
+    if known is not None and len(values) == 1:
         return known
-    return frozenset(option.strip(b" \t") for option in value.split(b",")) - {b""}
+    return frozenset(option.strip(b" \t") for option in b",".join(values).split(b",")) - {b""}
 
 
 _EVERYDAY_OPTIONS = {option: frozenset({option}) for option in (b"keep-alive", b"close", b"upgrade")}
@@ -119,4 +123,6 @@ def without_nominated(head: bytes, options: frozenset[bytes]) -> bytes:
 
 
 ORDINARY_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})
-_END_TO_END = frozenset({b"authorization", b"host", b"transfer-encoding", b"close", b"keep-alive"})
+_END_TO_END = frozenset(
+    {b"authorization", b"host", b"transfer-encoding", b"x-request-id", b"close", b"keep-alive"}
+)

@@ -34,7 +34,7 @@ class Event(IntEnum):
     DEADLINE = 5
     LEFT = 6  # the client is gone, or its connection cannot be used any more
     STOP = 7  # the process is stopping
-    DRAINED = 8  # enough was read and dropped after the last answer
+    DRAINED = 8  # nothing of use will come any more, but what is written may still be taken
 
 
 class LifeCycleError(Exception):
@@ -54,6 +54,7 @@ _TABLE: dict[State, dict[Event, State]] = {
         Event.HEAD_COMPLETE: State.IN_SERVICE,
         Event.ANSWERED_LAST: State.LINGER,
         Event.DEADLINE: State.HEAD,  # 408, which ends in ANSWERED_LAST
+        Event.DRAINED: State.CLOSED,  # what was sent ahead ends in the middle of a head
         Event.LEFT: State.CLOSED,
         Event.STOP: State.HEAD,
     },

@@ -18,6 +18,7 @@ from proxy.http1.fields import (
     DROP,
     EXPECT,
     HOST,
+    MAX_OPTIONS,
     ORDINARY_OPTIONS,
     REQUEST_ID,
     SPECIAL,
@@ -177,7 +178,7 @@ def _read_fields(block: bytes, max_fields: int, *, http11: bool) -> RequestField
     _judge(block, max_fields)
     parsed = RequestFields()
     host = length = coding = request_id = None
-    options = _NO_OPTIONS
+    connection: list[bytes] = []
     websocket = expects_continue = False
     dropped: list[re.Match[bytes]] = []
     for field in SPECIAL.finditer(block.lower()):
@@ -185,7 +186,7 @@ def _read_fields(block: bytes, max_fields: int, *, http11: bool) -> RequestField
         value = value.strip(b" \t")
         code = CODES[name]
         if code == HOST:
-            if host is not None:
+            if host is not None or not _HOST.fullmatch(value):
                 raise Refused(Reason.BAD_HOST)
             host = value
         elif code == CONTENT_LENGTH:
@@ -197,7 +198,7 @@ def _read_fields(block: bytes, max_fields: int, *, http11: bool) -> RequestField
                 raise Refused(Reason.BAD_TRANSFER_CODING)
             coding = value
         elif code == CONNECTION:
-            options = options | connection_options(value)
+            connection.append(value)
             dropped.append(field)
         elif code == EXPECT:
             if value == b"100-continue":
@@ -217,18 +218,26 @@ def _read_fields(block: bytes, max_fields: int, *, http11: bool) -> RequestField
             raise Refused(Reason.BAD_FIELD)
     if length is not None and coding is not None:
         raise Refused(Reason.AMBIGUOUS_FRAMING)
+    if host is None and http11:
+        raise Refused(Reason.BAD_HOST)
+    parsed.host = host
     parsed.has_framing = length is not None or coding is not None
     parsed.length = CHUNKED if coding is not None else int(length or 0)
     parsed.expects_continue = expects_continue and parsed.length != 0
     parsed.request_id = request_id
-    parsed.keep_alive = b"close" not in options and (http11 or b"keep-alive" in options)
-    parsed.websocket = websocket and b"upgrade" in options
-    if (host is None and http11) or (host is not None and not _HOST.fullmatch(host)):
-        raise Refused(Reason.BAD_HOST)
-    parsed.host = host
-    wire = without(block[:-4], dropped)
-    parsed.wire = wire if options <= ORDINARY_OPTIONS else without_nominated(wire, options)
+    parsed.websocket = websocket
+    _settle(parsed, without(block[:-4], dropped), connection, http11=http11)
     return parsed
+
+
+def _settle(parsed: RequestFields, wire: bytes, connection: list[bytes], *, http11: bool) -> None:
+    """Do what `Connection` says; `wire` is without the fields that never go on."""
+    options = connection_options(connection) if connection else _NO_OPTIONS
+    if len(options) > MAX_OPTIONS:
+        raise Refused(Reason.HEAD_TOO_LARGE)
+    parsed.keep_alive = b"close" not in options and (http11 or b"keep-alive" in options)
+    parsed.websocket = parsed.websocket and b"upgrade" in options
+    parsed.wire = wire if options <= ORDINARY_OPTIONS else without_nominated(wire, options)
 
 
 def _origin_form(method: bytes, target: bytes, host: bytes | None) -> bytes:

@@ -11,6 +11,7 @@ from proxy.http1.fields import (
     CONTENT_LENGTH,
     DROP,
     IMITATION,
+    MAX_OPTIONS,
     ORDINARY_OPTIONS,
     RESPONSE_SPECIAL,
     TEXT,
@@ -98,7 +99,7 @@ def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, *, http11: bo
     """Read the fields that matter, and settle what is passed on."""
     length = None
     chunked = websocket = False
-    options = _NO_OPTIONS
+    connection: list[bytes] = []
     dropped: list[re.Match[bytes]] = []
     for field in RESPONSE_SPECIAL.finditer(head.lower()):
         name, value = field.groups()
@@ -113,7 +114,7 @@ def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, *, http11: bo
                 raise ResponseBrokenError("Transfer-Encoding")
             chunked = True
         elif code == CONNECTION:
-            options = options | connection_options(value)
+            connection.append(value)
             dropped.append(field)
         elif code == UPGRADE:
             websocket = value == b"websocket"
@@ -122,6 +123,9 @@ def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, *, http11: bo
             dropped.append(field)
         elif code == IMITATION:
             raise ResponseBrokenError("a framing field with an underscore")
+    options = connection_options(connection) if connection else _NO_OPTIONS
+    if len(options) > MAX_OPTIONS:
+        raise ResponseBrokenError("too many Connection options")
     parsed.upgrade = websocket and b"upgrade" in options
     parsed.keep_alive = b"close" not in options and (http11 or b"keep-alive" in options)
     _settle_length(parsed, method, length, chunked=chunked)

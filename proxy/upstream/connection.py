@@ -22,12 +22,13 @@ from proxy.upstream.exchange import Exchange
 if TYPE_CHECKING:
     from proxy.upstream.pool import Pool
 
+_BUFFER: Final = memoryview(bytearray(65_536))  # a read is used up before the next begins
 _MAX_HEAD_BYTES = 65_536
 _MAX_INTERIM = 8  # answers with 1xx to one request; more is a flood
 _IN_HEAD: Final = -3  # of `_left`: no body is expected yet
 
 
-class UpstreamConnection(asyncio.Protocol):
+class UpstreamConnection(asyncio.BufferedProtocol):
     """One place of the pool, from its connect to its end."""
 
     __slots__ = (
@@ -77,9 +78,9 @@ class UpstreamConnection(asyncio.Protocol):
 
     def set_client_full(self, full: bool) -> None:  # noqa: FBT001
         """Stop reading while the client cannot take more; that time is not the homeserver's."""
-        now = clock.now()
-        if self.transport.is_closing():
+        if self.transport.is_closing() or full == bool(self._paused_at):
             return
+        now = clock.now()
         if full:
             self._paused_at = now
             self.transport.pause_reading()
@@ -99,11 +100,17 @@ class UpstreamConnection(asyncio.Protocol):
         """Keep the transport; the pool books the connection when its connect task ends."""
         self.transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
+    @staticmethod
+    def get_buffer(sizehint: int) -> memoryview:  # noqa: ARG004
+        """Read into the one buffer that all connections share: what a slow client has to wait for stays small."""
+        return _BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Read the answer."""
+        data = bytes(_BUFFER[:nbytes])
         exchange = self.exchange
         if exchange is None:
-            self.transport.abort()  # an answer nobody asked for
+            self._pool.discard(self)  # an answer nobody asked for
         elif self.tunnel:
             exchange.client.tunnel_bytes(data)
         elif self._left == _IN_HEAD:
@@ -115,6 +122,8 @@ class UpstreamConnection(asyncio.Protocol):
         """The homeserver sends no more: the end of an answer that has no other end, or of the connection."""
         if self.exchange is not None and self._left == UNTIL_CLOSE:
             self._finish(self.exchange, b"")
+        elif self.exchange is None:
+            self._pool.discard(self)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -145,9 +154,11 @@ class UpstreamConnection(asyncio.Protocol):
         """Idle too long, or an answer too late."""
         exchange = self.exchange
         if exchange is None:
-            self.transport.close()
+            self._pool.discard(self)
         elif self._paused_at:
-            self.deadline_at = now + 1.0  # the client's slowness is the client's; its own deadline ends it
+            # The client's slowness is the client's; its own deadline ends it.
+            self.deadline_at = now + 1.0
+            self._paused_at = now
         else:
             self._break(exchange, Reason.UPSTREAM_TIMEOUT)
 

@@ -66,8 +66,7 @@ class Pool:
         exchange.resends += 1
         exchange.upstream = None
         for connection in list(self._state.idle):
-            self._forget(connection)
-            connection.transport.close()
+            self.discard(connection)
         self.submit(exchange)
 
     # For connections.
@@ -80,6 +79,11 @@ class Pool:
         else:
             self._reused_total += 1
             connection.begin(exchange, now)
+
+    def discard(self, connection: UpstreamConnection) -> None:
+        """Close an idle connection; nobody gets it any more, not even within this turn of the loop."""
+        self._forget(connection)
+        connection.transport.abort()
 
     def lost(self, connection: UpstreamConnection) -> None:
         """Forget a connection that ended, and make another if somebody waits."""

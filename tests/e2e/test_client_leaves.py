@@ -1,12 +1,15 @@
 import queue
 import socket
+import statistics
 import struct
+import time
 
 import pytest
 from e2e_support import RawUpstream, running_fairgate
 
 REQUEST = b"GET /_matrix/client/v3/sync?timeout=30000 HTTP/1.1\r\nHost: localhost\r\n\r\n"
-NOTICED_WITHIN_S = 0.5  # the promise is 0.1 s; the rest is for a busy machine
+NOTICED_WITHIN_S = 0.1  # the promise; by the median of several, since the machine has other work too
+TIMES = 7
 RESET = struct.pack("ii", 1, 0)  # linger for 0 s: close() sends RST
 
 
@@ -31,24 +34,25 @@ def leave(client, how):
     client.close()
 
 
-@pytest.mark.parametrize("how", ["close", "reset"])
-def test_a_client_that_leaves_in_service_is_noticed(holder, how):
+def seconds_to_notice(holder, how, ahead=b""):
     fairgate, begun, ended = holder
     client = fairgate.connect()
     client.sendall(REQUEST)
     begun.get(timeout=5)
+    client.sendall(ahead)
+    left_at = time.monotonic()
     leave(client, how)
-    ended.get(timeout=NOTICED_WITHIN_S)
+    ended.get(timeout=5)
+    assert begun.empty(), "what it sent ahead was served to nobody"
+    return time.monotonic() - left_at
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_a_client_that_leaves_in_service_is_noticed(holder, how):
+    assert statistics.median(seconds_to_notice(holder, how) for _ in range(TIMES)) < NOTICED_WITHIN_S
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])
 def test_so_is_one_whose_connection_is_paused(holder, how):
-    fairgate, begun, ended = holder
-    client = fairgate.connect()
-    client.sendall(REQUEST)
-    begun.get(timeout=5)
     ahead = REQUEST * (65536 // len(REQUEST))
-    client.sendall(ahead)
-    leave(client, how)
-    ended.get(timeout=NOTICED_WITHIN_S)
-    assert begun.empty(), "what it sent ahead was served to nobody"
+    assert statistics.median(seconds_to_notice(holder, how, ahead) for _ in range(TIMES)) < NOTICED_WITHIN_S
