@@ -5,8 +5,8 @@ import time
 import pytest
 from e2e_support import MIB, RawUpstream, running_fairgate
 
-SIZE = 256 * MIB
-BURST = 8 * MIB
+SIZE = 1024 * MIB
+BURST = 32 * MIB
 PAUSE_S = 0.05  # what makes the reader the slow side
 MAX_GROWTH = 64 * MIB
 PIECE = bytes(range(256)) * 256
