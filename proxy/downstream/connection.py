@@ -105,7 +105,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read out of the shared buffer, and use it."""
-        data = bytes(_BUFFER[:nbytes])
+        data = _BUFFER[:nbytes].tobytes()
         state = self.state
         if state is _PARKED or state is _FIRST_BYTE:
             self._read_head(data)

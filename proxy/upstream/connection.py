@@ -107,7 +107,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Read the answer."""
-        data = bytes(_BUFFER[:nbytes])
+        data = _BUFFER[:nbytes].tobytes()
         exchange = self.exchange
         if exchange is None:
             self._pool.discard(self)  # an answer nobody asked for
@@ -165,11 +165,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     # The answer.
 
     def _read_head(self, exchange: Exchange, data: bytes) -> None:
-        kept = self._head_bytes
-        if kept:
-            data = kept + data
+        seen = len(self._head_bytes)
+        if seen:
+            data = self._head_bytes + data
         while True:
-            end = data.find(b"\r\n\r\n", max(0, len(kept) - 3))
+            end = data.find(b"\r\n\r\n", seen - 3 if seen > 3 else 0)
             if end < 0:
                 self._head_bytes = data
                 if len(data) > _MAX_HEAD_BYTES or b"\n\n" in data:
@@ -181,7 +181,9 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 self._break(exchange, Reason.UPSTREAM_BROKEN, error)
                 return
             data = data[end + 4 :]
-            kept = self._head_bytes = b""
+            if seen:
+                seen = 0
+                self._head_bytes = b""
             if response.status >= 200:
                 break
             if not self._interim_answer(exchange, response, data) or not data:
@@ -189,7 +191,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._left = response.length
         self._chunks = ChunkedBody(decode=exchange.head.minor == 0) if self._left == CHUNKED else None
         self._reusable = response.keep_alive
-        self._pool.note_answer()
+        if self._pool.failing_since is not None:
+            self._pool.note_answer()
         self._read_body(exchange, exchange.answer_head(response), data)
 
     def _interim_answer(self, exchange: Exchange, response: ResponseHead, beyond: bytes) -> bool:

@@ -41,7 +41,7 @@ class Pool:
         self._state: PoolState[UpstreamConnection, Exchange] = PoolState(self.limit)
         self._connects: set[asyncio.Task[None]] = set()
         self._connections: set[UpstreamConnection] = set()
-        self._failing_since: float | None = None
+        self.failing_since: float | None = None
         self._opened_total = self._reused_total = self._resent_total = self._failed_total = 0
 
     # For exchanges.
@@ -92,15 +92,15 @@ class Pool:
 
     def note_answer(self) -> None:
         """The homeserver answers: an outage, if there was one, is over."""
-        if self._failing_since is not None:
-            _log.info("homeserver answers again", after_s=round(clock.now() - self._failing_since, 1))
-            self._failing_since = None
+        if self.failing_since is not None:
+            _log.info("homeserver answers again", after_s=round(clock.now() - self.failing_since, 1))
+            self.failing_since = None
 
     def note_failure(self, now: float) -> None:
         """The homeserver could not be used."""
         self._failed_total += 1
-        if self._failing_since is None:
-            self._failing_since = now
+        if self.failing_since is None:
+            self.failing_since = now
 
     def note_broken(self, reason: Reason, error: Exception | None) -> None:
         """An answer was late or malformed."""
@@ -111,7 +111,7 @@ class Pool:
 
     def failing_for_s(self, now: float) -> float:
         """Give how long the homeserver has not answered; 0 while it does."""
-        return 0.0 if self._failing_since is None else now - self._failing_since
+        return 0.0 if self.failing_since is None else now - self.failing_since
 
     def end_waits(self, now: float) -> None:
         """Refuse who waited too long; called by the sweep's timer."""
@@ -143,7 +143,7 @@ class Pool:
             reused_total=self._reused_total,
             resent_total=self._resent_total,
             failed_total=self._failed_total,
-            failing_since_s=None if self._failing_since is None else clock.now() - self._failing_since,
+            failing_since_s=None if self.failing_since is None else clock.now() - self.failing_since,
         )
 
     # Connecting.
