@@ -45,7 +45,8 @@ class PoolState(Generic[C, W]):
     def connected(self, connection: C) -> W | None:
         """Book a connection just made; give who is served by it, None if it is idle."""
         self.connecting -= 1
-        return self._hand_over(connection)
+        self.busy += 1
+        return self.released(connection)
 
     def connect_failed(self) -> W | None:
         """Book a connection that could not be made; give who is told so: the one waiting longest."""
@@ -56,8 +57,11 @@ class PoolState(Generic[C, W]):
 
     def released(self, connection: C) -> W | None:
         """Book the end of a request on a connection that can serve another; give who is served by it next."""
+        if self.waiting:
+            return self.waiting.popitem(last=False)[0]
         self.busy -= 1
-        return self._hand_over(connection)
+        self.idle[connection] = None
+        return None
 
     def lost(self, connection: C) -> None:
         """Book the end of a connection, idle or busy."""
@@ -72,10 +76,3 @@ class PoolState(Generic[C, W]):
             del self.waiting[waiter]
             return True
         return False
-
-    def _hand_over(self, connection: C) -> W | None:
-        if self.waiting:
-            self.busy += 1
-            return self.waiting.popitem(last=False)[0]
-        self.idle[connection] = None
-        return None

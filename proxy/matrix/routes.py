@@ -58,10 +58,9 @@ _SINCE: Final = re.compile(rb"[?&](?:since|pos|from)=[^&]")
 def classify(method: bytes, target: bytes) -> RouteClass:
     """Give the kind of a request. `target` is in origin-form, as it came."""
     path = target.partition(b"?")[0]
-    route = _by_path(method, path, target)
     if b"%" in path and _EVASIVE.search(path):
-        return max(route, _by_path(method, unquote_to_bytes(path), target))
-    return route
+        return max(_by_path(method, path, target), _by_path(method, unquote_to_bytes(path), target))
+    return _by_path(method, path, target)
 
 
 def _by_path(method: bytes, path: bytes, target: bytes) -> RouteClass:

@@ -57,13 +57,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         """Run `exchange`; its deadline counts from now."""
         self.exchange = exchange
         self.deadline_at = now + exchange.deadline_s
-        self._left = _IN_HEAD
         self._interim = 0
-        exchange.run_on(self)
-
-    def rest(self, now: float) -> None:
-        """Wait for the next exchange."""
-        self.deadline_at = now + self._pool.idle_s
+        exchange.upstream = self
+        self.transport.write(exchange.wire_head)
+        if exchange.body_left or exchange.head.upgrade:
+            exchange.client.body_wanted()  # the body follows as the client sends it
 
     # UpstreamPort, for the exchange.
 
@@ -253,7 +251,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self._pool.release(self, now)
         else:
             self.transport.abort()  # bytes beyond the answer, or a request that it did not wait for
-        exchange.answered(now)
+        exchange.upstream = None
+        exchange.client.answered(now, close=exchange.closes)
 
     def _break(self, exchange: Exchange, reason: Reason, error: Exception | None = None) -> None:
         """Give this answer up."""

@@ -113,13 +113,6 @@ class Exchange:
 
     # From the pool.
 
-    def run_on(self, upstream: UpstreamPort) -> None:
-        """Send the head; the body follows as the client sends it."""
-        self.upstream = upstream
-        upstream.write(self.wire_head)
-        if self.body_left or self.head.upgrade:
-            self.client.body_wanted()
-
     def fail(self, reason: Reason) -> None:
         """No answer will come: tell the client, in words if nothing was sent yet."""
         self.upstream = None
@@ -206,8 +199,3 @@ class Exchange:
         self.status = response.status
         self.client.write(response.wire + b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + beyond)
         self.client.tunnel_began()
-
-    def answered(self, now: float) -> None:
-        """The homeserver's last byte was passed on."""
-        self.upstream = None
-        self.client.answered(now, close=self.closes)

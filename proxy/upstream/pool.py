@@ -33,7 +33,7 @@ class Pool:
         self, address: "tuple[str, int] | str", *, limit: int | None, connect_timeout_s: float, idle_s: float,
         sweep: "DeadlineSweep[UpstreamConnection]",
     ) -> None:  # fmt: skip
-        self.idle_s = idle_s
+        self._idle_s = idle_s
         self.limit = limit or _DEFAULT_LIMIT
         self._address = address
         self._connect_timeout_s = connect_timeout_s
@@ -75,7 +75,7 @@ class Pool:
         """Take back a connection that can serve another request."""
         exchange = self._state.released(connection)
         if exchange is None:
-            connection.rest(now)
+            connection.deadline_at = now + self._idle_s
         else:
             self._reused_total += 1
             connection.begin(exchange, now)
@@ -190,7 +190,7 @@ class Pool:
         self._sweep.add(connection)
         exchange = self._state.connected(connection)
         if exchange is None:
-            connection.rest(now)
+            connection.deadline_at = now + self._idle_s
         else:
             connection.begin(exchange, now)
 
