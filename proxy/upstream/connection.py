@@ -33,7 +33,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_chunks", "_head_bytes", "_interim", "_left", "_paused_at", "_pool", "_reusable", "deadline_at", "exchange",
-        "sweep_slot", "transport", "tunnel", "used_before",
+        "sweep_slot", "transport", "tunnel", "unsent", "used_before",
     )  # fmt: skip
 
     def __init__(self, pool: "Pool") -> None:
@@ -43,6 +43,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.deadline_at = NEVER
         self.sweep_slot = -1
         self.used_before = False
+        self.unsent = False
         self.tunnel = False
         self._head_bytes = b""
         self._left = _IN_HEAD
@@ -59,9 +60,18 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.deadline_at = now + exchange.deadline_s
         self._interim = 0
         exchange.upstream = self
-        self.transport.write(exchange.wire_head)
-        if exchange.body_left or exchange.head.upgrade:
+        if exchange.body_left == 0 and not exchange.head.upgrade:
+            self.unsent = True
+            self._pool.send_soon(self)
+        else:
+            self.transport.write(exchange.wire_head)
             exchange.client.body_wanted()  # the body follows as the client sends it
+
+    def send(self) -> None:
+        """Send the request that `begin` put off to the end of the turn, unless it was given up meanwhile."""
+        self.unsent = False
+        if self.exchange is not None and not self.transport.is_closing():
+            self.transport.write(self.exchange.wire_head)
 
     # UpstreamPort, for the exchange.
 
@@ -109,6 +119,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         exchange = self.exchange
         if exchange is None:
             self._pool.discard(self)  # an answer nobody asked for
+        elif self.unsent:
+            self.transport.abort()  # the same, a moment later; `connection_lost` runs the exchange elsewhere
         elif self.tunnel:
             exchange.client.tunnel_bytes(data)
         elif self._left == _IN_HEAD:
@@ -130,7 +142,9 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._pool.lost(self)
         if exchange is None:
             return
-        if self.tunnel or exchange.answer_began:
+        if self.unsent:
+            self._pool.resend(exchange)  # nothing of it was sent, so any method may go elsewhere
+        elif self.tunnel or exchange.answer_began:
             exchange.fail(Reason.UPSTREAM_CLOSED)
         elif not self._head_bytes and not self._interim and exchange.may_resend():
             self._pool.resend(exchange)

@@ -40,6 +40,7 @@ class Pool:
         self._sweep = sweep
         self._state: PoolState[UpstreamConnection, Exchange] = PoolState(self.limit)
         self._connects: set[asyncio.Task[None]] = set()
+        self._to_send: list[UpstreamConnection] = []
         self._connections: set[UpstreamConnection] = set()
         self.failing_since: float | None = None
         self._opened_total = self._reused_total = self._resent_total = self._failed_total = 0
@@ -68,6 +69,21 @@ class Pool:
         for connection in list(self._state.idle):
             self.discard(connection)
         self.submit(exchange)
+
+    def send_soon(self, connection: UpstreamConnection) -> None:
+        """Send a request without a body at the end of this turn of the loop, together with the others of the turn.
+
+        A write wakes the homeserver's process, which costs more than the write itself where it sleeps each time anew:
+        a tenth of all CPU of a small request, measured.
+        """
+        if not self._to_send:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._to_send.append(connection)
+
+    def _send(self) -> None:
+        connections, self._to_send = self._to_send, []
+        for connection in connections:
+            connection.send()
 
     # For connections.
 
