@@ -22,7 +22,7 @@ from proxy.upstream.exchange import Exchange
 if TYPE_CHECKING:
     from proxy.upstream.pool import Pool
 
-_BUFFER: Final = memoryview(bytearray(65_536))  # a read is used up before the next begins
+_BUFFER: Final = memoryview(bytearray(196_608))  # a read is used up before the next begins
 _MAX_HEAD_BYTES = 65_536
 _MAX_INTERIM = 8  # answers with 1xx to one request; more is a flood
 _IN_HEAD: Final = -3  # of `_left`: no body is expected yet

@@ -344,7 +344,7 @@ def test_no_more_than_32_kib_are_kept_for_a_client_that_waits_for_a_connection(i
     in_a_world(tell, **ONE_CONNECTION)
 
 
-def test_no_more_than_160_kib_wait_for_a_client_that_does_not_read(in_a_world):
+def test_no_more_than_256_kib_wait_for_a_client_that_does_not_read(in_a_world):
     async def tell(world):
         world.homeserver.begin((Answer(answer_of(8_000_000)),))
         client = await LateReader.connect(world)
@@ -366,7 +366,7 @@ def test_no_more_than_160_kib_wait_for_a_client_that_does_not_read(in_a_world):
             unsent()
             received += await client.read_until(b"x")
         assert len(bodies_in(received)[0]) == 8_000_000
-        assert max(sizes) <= 160 * 1024
+        assert max(sizes) <= 256 * 1024
 
     in_a_world(tell)
 
