@@ -4,7 +4,8 @@
 2. Its kind is told from method and target (`matrix.routes`); the kind sets the deadline of the answer (§4.1, §5.4).
 3. What goes to the homeserver is put together: the request line and fields as they came, without the hop-by-hop ones, with
    exactly one X-Forwarded-For, X-Forwarded-Proto and X-Request-Id (§2.2).
-4. The pool runs the exchange on a connection to the homeserver, at once if one is idle.
+4. The pool runs the exchange on a connection to the homeserver, at once if one is idle; requests without a body are sent
+   together at the end of the loop's turn.
 5. Body and answer pass through `upstream.exchange`, each side pausing the other.
 6. The connection goes back to the pool, the client's is parked.
 

@@ -69,8 +69,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     def send(self) -> None:
         """Send the request that `begin` put off to the end of the turn, unless it was given up meanwhile."""
+        if self.transport.is_closing():
+            return  # still unsent: `connection_lost` runs it elsewhere
         self.unsent = False
-        if self.exchange is not None and not self.transport.is_closing():
+        if self.exchange is not None:
             self.transport.write(self.exchange.wire_head)
 
     # UpstreamPort, for the exchange.
