@@ -1,0 +1,1 @@
+"""Who is asking: client keys, tokens confirmed at the homeserver, principals. Pure."""
