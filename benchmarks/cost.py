@@ -1,10 +1,13 @@
 """What a request, a MiB and a parked connection cost, Fairgate beside its peers, in one run and one table.
 
-Each proxy has one core for itself, load and upstream have another one. Rounds go over all peers, one after
-another, and the median counts, since machines are noisy; ratios are of medians. Requests and answers differ from
-each other, unless it says "always the same one": a proxy may remember heads, but clients are not one client.
+Machines change their speed by half within seconds, so what counts is a ratio of neighbours: all proxies stay up,
+windows of about a second go in turn, every second one is nginx's, and the cost in a window is divided by the
+mean of the two nginx windows around it. Reported is the median of these ratios with the lowest and the highest;
+the row of nginx has each of its windows divided by the one before, which is what the machine's noise leaves.
+Each proxy has one core for itself, load and upstream have another one. Requests and answers differ from each
+other, unless it says "the same one": a proxy may remember heads, but clients are not one client.
 
-Usage: cost.py [--quick] [--only NAME,…] [--chunked]
+Usage: cost.py [--rounds N] [--only NAME,…] [--chunked] [--this-python]
 """
 
 import argparse
@@ -24,60 +27,73 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # also run as a script
 
-from benchmarks import peers
-from benchmarks.measures import Load, demand_answer, measure_bodies, measure_load, measure_parked
+from benchmarks import interpreter, peers
+from benchmarks.measures import (
+    Window,
+    demand_answer,
+    measure_download,
+    measure_parked,
+    measure_requests,
+    measure_upload,
+)
 from tools.console import ToolError, fail
 from tools.processes import free_port
 
+_REFERENCE = "nginx"
 _PARKED = 5000
 _HELD = 10_000
 _OUR_DESCRIPTORS = 200
-_HEADINGS = (
-    "| proxy | CPU µs a request | lowest to highest | always the same one | requests/s | of its core "
-    "| download, CPU ms/MiB | upload, CPU ms/MiB | bytes a parked connection | held |"
+_KINDS = ("new", "same", "download", "upload")
+_REQUESTS_HEADING = (
+    "| proxy | a new request, CPU µs | of nginx | range | the same one again, CPU µs | of nginx | range "
+    "| requests/s | of its core |"
 )
+_BODIES_HEADING = (
+    "| proxy | download, CPU ms/MiB | of nginx | range | upload, CPU ms/MiB | of nginx | range "
+    "| bytes a parked connection | held |"
+)
+_RULE = "|---|" + "--:|" * 8
+
+
+@dataclass(slots=True)
+class Series:
+    """The windows of one kind on one proxy, and each one's ratio to its neighbours of the reference."""
+
+    windows: list[Window] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)
+
+    def add(self, window: Window, *neighbours: Window) -> None:
+        """Take a window that was measured between these."""
+        self.windows.append(window)
+        if neighbours:
+            self.ratios.append(window.cost * len(neighbours) / sum(each.cost for each in neighbours))
+
+    def cells(self, digits: int) -> str:
+        """Give the median cost, the median ratio and its range."""
+        cost = median(window.cost for window in self.windows)
+        spread = f"{median(self.ratios):.2f} | {min(self.ratios):.2f} to {max(self.ratios):.2f}"
+        return f"{cost:.{digits}f} | {spread}"
 
 
 @dataclass(slots=True)
 class Results:
-    """All that was measured of a peer."""
+    """All that was measured of a proxy."""
 
-    loads: list[Load] = field(default_factory=list)
-    repeats: list[Load] = field(default_factory=list)
-    downloads: list[float] = field(default_factory=list)
-    uploads: list[float] = field(default_factory=list)
+    kinds: dict[str, Series] = field(default_factory=lambda: {kind: Series() for kind in _KINDS})
     parked_bytes: float = 0.0
     held: int = 0
 
-    def cpu_us(self) -> float:
-        """Give the CPU µs a request, where each is another one."""
-        return median(load.cpu_us for load in self.loads)
-
-    def repeated_cpu_us(self) -> float:
-        """Give the CPU µs a request, where all are the same."""
-        return median(load.cpu_us for load in self.repeats)
-
-    def row(self, name: str) -> str:
-        """Give the line of the table."""
-        costs = [load.cpu_us for load in self.loads]
-        rate = median(load.requests_per_s for load in self.loads)
-        busy = median(load.busy for load in self.loads)
-        return (
-            f"| {name} | {self.cpu_us():.1f} | {min(costs):.1f} to {max(costs):.1f} "
-            f"| {self.repeated_cpu_us():.1f} | {rate:,.0f} | {busy:.0%} "
-            f"| {median(self.downloads):.3f} | {median(self.uploads):.3f} "
-            f"| {self.parked_bytes:,.0f} | {self.held:,} |"
-        )
+    def ratio(self, kind: str) -> float:
+        """Give the median ratio to the reference."""
+        return median(self.kinds[kind].ratios)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long and how often."""
+    """Whom to measure, and how often."""
 
     names: Sequence[str]
     rounds: int
-    window_s: float
-    bodies: int
     chunked: bool
 
 
@@ -96,22 +112,43 @@ def measure(plan: Plan, proxy_core: int, load_core: int) -> dict[str, Results]:
             }
             for peer in running.values():
                 demand_answer(peer)
-                measure_load(peer, 1, load_core, distinct=True)
+                measure_requests(peer, load_core, distinct=True)
             for number in range(plan.rounds):
-                for name, peer in running.items():
-                    _say(f"round {number + 1} of {plan.rounds}: {name}")
-                    results[name].loads.append(measure_load(peer, plan.window_s, load_core, distinct=True))
-                    results[name].repeats.append(measure_load(peer, plan.window_s, load_core, distinct=False))
-                    down, up = measure_bodies(peer, plan.bodies)
-                    results[name].downloads.append(down)
-                    results[name].uploads.append(up)
+                for kind in _KINDS:
+                    _say(f"round {number + 1} of {plan.rounds}: {kind}")
+                    _go_round(kind, running, load_core, results)
         for name in plan.names:
             _say(f"parked connections: {name}")
             with _peer(name, folder, upstream, proxy_core) as peer:
-                measure_load(peer, 1, load_core, distinct=True)
+                measure_requests(peer, load_core, distinct=True)
                 held = _HELD if name == "Fairgate" else _PARKED
                 results[name].parked_bytes, results[name].held = measure_parked(peer, _PARKED, held)
     return results
+
+
+def _go_round(
+    kind: str, running: dict[str, peers.Running], load_core: int, results: dict[str, Results]
+) -> None:
+    """Measure every proxy once, each between two windows of the reference."""
+    reference = results[_REFERENCE].kinds[kind]
+    before = _window(kind, running[_REFERENCE], load_core)
+    reference.add(before)
+    for name, peer in running.items():
+        if name == _REFERENCE:
+            continue
+        window = _window(kind, peer, load_core)
+        after = _window(kind, running[_REFERENCE], load_core)
+        results[name].kinds[kind].add(window, before, after)
+        reference.add(after, before)
+        before = after
+
+
+def _window(kind: str, peer: peers.Running, load_core: int) -> Window:
+    if kind == "download":
+        return measure_download(peer)
+    if kind == "upload":
+        return measure_upload(peer)
+    return measure_requests(peer, load_core, distinct=kind == "new")
 
 
 def _peer(name: str, folder: Path, upstream: int, core: int) -> AbstractContextManager[peers.Running]:
@@ -122,11 +159,16 @@ def _peer(name: str, folder: Path, upstream: int, core: int) -> AbstractContextM
 
 def table(results: dict[str, Results], versions: dict[str, str]) -> str:
     """Put the results together in Markdown."""
-    lines = [
-        _HEADINGS,
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
-        *(result.row(f"{name} {versions[name]}") for name, result in results.items()),
-    ]
+    lines = [_REQUESTS_HEADING, _RULE]
+    for name, result in results.items():
+        new, same = result.kinds["new"], result.kinds["same"]
+        rate, busy = (median(getattr(each, what) for each in new.windows) for what in ("per_s", "busy"))
+        row = f"| {name} {versions[name]} | {new.cells(1)} | {same.cells(1)} | {rate:,.0f} | {busy:.0%} |"
+        lines.append(row)
+    lines += ["", _BODIES_HEADING, _RULE]
+    for name, result in results.items():
+        bodies = " | ".join(result.kinds[kind].cells(3) for kind in ("download", "upload"))
+        lines.append(f"| {name} | {bodies} | {result.parked_bytes:,.0f} | {result.held:,} |")
     if "Fairgate" in results:
         lines += ["", "| target | measured | |", "|---|--:|---|"]
         lines += [
@@ -138,20 +180,16 @@ def table(results: dict[str, Results], versions: dict[str, str]) -> str:
 
 def _verdicts(results: dict[str, Results]) -> list[tuple[str, float, str, bool]]:
     ours = results["Fairgate"]
-    wanted: list[tuple[str, float, str, float]] = []
-    if nginx := results.get("nginx"):
-        wanted.append(("CPU a request, at most 1.5 times nginx", ours.cpu_us() / nginx.cpu_us(), ".2f", 1.5))
-        ratio = ours.repeated_cpu_us() / nginx.repeated_cpu_us()
-        wanted.append(("always the same request, at most 1.5 times nginx", ratio, ".2f", 1.5))
-        for what in ("downloads", "uploads"):
-            ratio = median(getattr(ours, what)) / median(getattr(nginx, what))
-            wanted.append((f"CPU a MiB of {what}, at most 2 times nginx", ratio, ".2f", 2))
+    wanted: list[tuple[str, float, str, float]] = [
+        ("CPU of a new request, at most 1.5 times nginx", ours.ratio("new"), ".2f", 1.5),
+        ("the same one again, at most 1.5 times nginx", ours.ratio("same"), ".2f", 1.5),
+        ("CPU of a MiB down, at most 2 times nginx", ours.ratio("download"), ".2f", 2),
+        ("CPU of a MiB up, at most 2 times nginx", ours.ratio("upload"), ".2f", 2),
+    ]
     if caddy := results.get("Caddy"):
-        wanted.append(
-            ("CPU a request, at most 0.45 times Caddy", ours.cpu_us() / caddy.cpu_us(), ".2f", 0.45)
-        )
-        ratio = ours.repeated_cpu_us() / caddy.repeated_cpu_us()
-        wanted.append(("always the same request, at most 0.45 times Caddy", ratio, ".2f", 0.45))
+        for kind, what in (("new", "CPU of a new request"), ("same", "the same one again")):
+            ratio = ours.ratio(kind) / caddy.ratio(kind)
+            wanted.append((f"{what}, at most 0.45 times Caddy", ratio, ".2f", 0.45))
     wanted.append(("bytes a parked connection, at most 1,800", ours.parked_bytes, ",.0f", 1800))
     verdicts = [(what, value, form, value <= most) for what, value, form, most in wanted]
     return [*verdicts, ("parked connections held, 10,000", ours.held, ",", ours.held >= _HELD)]
@@ -163,27 +201,30 @@ def _machine() -> str:
         if line.startswith("model name"):
             cpu = line.partition(": ")[2]
             break
-    return f"{cpu}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}"
+    return f"{cpu}, {os.cpu_count()} cores, Linux {platform.release()}"
 
 
 def _say(what: str) -> None:
     print(f"fairgate: {what}", file=sys.stderr, flush=True)
 
 
-def _plan(arguments: Sequence[str]) -> Plan:
+def _plan(arguments: Sequence[str]) -> tuple[Plan, bool]:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="one round of a second each")
-    parser.add_argument("--only", default=",".join(peers.NAMES), help="some of: %(default)s")
+    parser.add_argument(
+        "--rounds", type=int, default=9, help="windows of each kind on each proxy: %(default)s"
+    )
+    parser.add_argument("--only", default=",".join(peers.NAMES), help="beside nginx, some of: %(default)s")
     parser.add_argument("--chunked", action="store_true", help="the upstream's small answer is chunked")
+    parser.add_argument("--this-python", action="store_true", help="do not look for a faster Python")
     given = parser.parse_args(arguments)
     asked = [name.strip().lower() for name in given.only.split(",")]
     unknown = sorted(set(asked) - {name.lower() for name in peers.NAMES})
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(peers.NAMES)}")
-    names = [name for name in peers.NAMES if name.lower() in asked]
-    if given.quick:
-        return Plan(names, rounds=1, window_s=1, bodies=1, chunked=given.chunked)
-    return Plan(names, rounds=3, window_s=3, bodies=3, chunked=given.chunked)
+    if given.rounds < 1:
+        parser.error("--rounds: at least one")
+    names = [name for name in peers.NAMES if name.lower() in asked or name == _REFERENCE]
+    return Plan(names, given.rounds, given.chunked), given.this_python
 
 
 def _raise_descriptor_limit() -> None:
@@ -197,10 +238,12 @@ def _raise_descriptor_limit() -> None:
 
 def main() -> int:
     """Measure and print."""
-    plan = _plan(sys.argv[1:])
+    plan, this_python = _plan(sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     began_at = time.monotonic()
     try:
+        if not this_python:
+            interpreter.continue_in_the_fastest()
         _raise_descriptor_limit()
         peers.ensure_installed(plan.names)
         cores = sorted(os.sched_getaffinity(0))
@@ -214,10 +257,10 @@ def main() -> int:
         return 130
     versions = {name: peers.version_of(name) for name in plan.names}
     answer = "chunked" if plan.chunked else "Content-Length"
-    print(f"{time.strftime('%Y-%m-%d %H:%M')}, {_machine()}.")
     taken_s = time.monotonic() - began_at
-    command = shlex.join(["python", *sys.argv])
-    print(f"`{command}`, {taken_s:.0f} s; median of {plan.rounds}, answer: {answer}.\n")
+    command = shlex.join(sys.orig_argv).replace(sys.executable, "python")
+    print(f"{time.strftime('%Y-%m-%d %H:%M')}, {_machine()}, {interpreter.description()}.")
+    print(f"`{command}`, {taken_s:.0f} s; {plan.rounds} windows of each kind, answer: {answer}.\n")
     print(table(results, versions))
     return 0
 

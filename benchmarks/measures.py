@@ -8,6 +8,7 @@ import re
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,15 +38,16 @@ _UPLOAD = (
     f"Content-Type: application/octet-stream\r\nContent-Length: {MEDIA_BYTES}\r\n\r\n"
 ).encode()
 _MIB = 1 << 20
+_BODY_MIB = MEDIA_BYTES / _MIB
 _DISTINCT = Path(__file__).with_name("distinct.lua")
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """One window of small requests."""
+class Window:
+    """One short measurement: `cost` is CPU µs a request, or CPU ms a MiB; `per_s` counts requests, or MiB."""
 
-    cpu_us: float
-    requests_per_s: float
+    cost: float
+    per_s: float
     busy: float
 
 
@@ -77,12 +79,12 @@ def demand_answer(running: Running) -> None:
         raise ToolError(f"{running.log.stem} gives no answer: {error}; its log ends: {told}") from error
 
 
-def measure_load(running: Running, seconds: float, core: int, *, distinct: bool) -> Load:
+def measure_requests(running: Running, core: int, *, distinct: bool, seconds: int = 1) -> Window:
     """Run wrk with kept-alive connections, each asking again once answered; the same always, or `distinct` requests."""
     fields = [part for name, value in _FIELDS.items() for part in ("-H", f"{name}: {value}")]
     command = [
         "setpriv", "--pdeathsig", "TERM", "taskset", "-c", str(core), "wrk", "-t1", f"-c{LOAD_CONNECTIONS}",
-        f"-d{seconds:g}s", "-H", "Host: example.org", *fields, f"http://127.0.0.1:{running.port}{_TARGET}",
+        f"-d{seconds}s", "-H", "Host: example.org", *fields, f"http://127.0.0.1:{running.port}{_TARGET}",
     ]  # fmt: skip
     if distinct:
         command[-1:-1] = ["-s", str(_DISTINCT)]
@@ -93,19 +95,25 @@ def measure_load(running: Running, seconds: float, core: int, *, distinct: bool)
     if found is None or int(found[1]) == 0 or "Non-2xx" in told:
         raise ToolError(f"the load on {running.log.stem} failed: {' '.join(told.split())}")
     requests, taken_s = int(found[1]), float(found[2])
-    return Load(used / requests * 1e6, requests / taken_s, used / taken_s)
+    return Window(used / requests * 1e6, requests / taken_s, used / taken_s)
 
 
-def measure_bodies(running: Running, times: int) -> tuple[float, float]:
-    """Give the CPU ms a MiB of downloads and of uploads, `times` bodies each on one connection."""
-    results = []
-    for send in (_download, _upload):
-        with _connection(running.port) as client:
-            before = cpu_s(running)
-            for _ in range(times):
-                send(client)
-            results.append((cpu_s(running) - before) * 1e3 / (times * MEDIA_BYTES / _MIB))
-    return results[0], results[1]
+def measure_download(running: Running) -> Window:
+    """Fetch one body of `MEDIA_BYTES`."""
+    return _measure_body(running, _download)
+
+
+def measure_upload(running: Running) -> Window:
+    """Send one body of `MEDIA_BYTES`."""
+    return _measure_body(running, _upload)
+
+
+def _measure_body(running: Running, send: Callable[[socket.socket], None]) -> Window:
+    with _connection(running.port) as client:
+        before, began_at = cpu_s(running), time.monotonic()
+        send(client)
+        used, taken_s = cpu_s(running) - before, time.monotonic() - began_at
+    return Window(used * 1e3 / _BODY_MIB, _BODY_MIB / taken_s, used / taken_s)
 
 
 def measure_parked(running: Running, count: int, held: int) -> tuple[float, int]:
