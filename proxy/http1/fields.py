@@ -16,10 +16,7 @@ _DROPPED = [
     "te",
     "trailer",
     "http2-settings",
-    "forwarded",
     "x-forwarded",
-    "x-forwarded-for",
-    "x-forwarded-proto",
     "x-forwarded-host",
     "x-forwarded-port",
     "x-forwarded-server",
@@ -36,8 +33,6 @@ _DROPPED = [
     "cf-connecting-ip",
     "fastly-client-ip",
 ]
-_READ = ["host", "content-length", "transfer-encoding", "connection", "expect", "upgrade", "x-request-id"]
-
 _RESPONSE = [
     "connection",
     "content-length",
@@ -50,7 +45,26 @@ _RESPONSE = [
     "upgrade",
 ]
 
-HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, EXPECT, UPGRADE, REQUEST_ID, DROP, IMITATION = range(9)
+#: What a field is; those from FIRST_DROPPED on never go on.
+(
+    HOST, CONTENT_LENGTH, TRANSFER_ENCODING, EXPECT, REQUEST_ID, AUTHORIZATION, IMITATION,
+    CONNECTION, UPGRADE, FORWARDED_FOR, FORWARDED, FORWARDED_PROTO, FAIRGATE_CLASS, DROP,
+) = range(14)  # fmt: skip
+FIRST_DROPPED = CONNECTION
+_READ = {
+    "host": HOST,
+    "content-length": CONTENT_LENGTH,
+    "transfer-encoding": TRANSFER_ENCODING,
+    "expect": EXPECT,
+    "x-request-id": REQUEST_ID,
+    "authorization": AUTHORIZATION,
+    "connection": CONNECTION,
+    "upgrade": UPGRADE,
+    "x-forwarded-for": FORWARDED_FOR,
+    "forwarded": FORWARDED,
+    "x-forwarded-proto": FORWARDED_PROTO,
+    "fairgate-class": FAIRGATE_CLASS,
+}
 _IMITATED = ("host", "content-length", "transfer-encoding", "connection", "expect", "upgrade")
 
 
@@ -61,7 +75,7 @@ def _alternatives(names: list[str]) -> str:
 
 
 #: In a head in lower case: the fields that matter, as (name, value) with the spaces around the value.
-SPECIAL = re.compile(rf"\r\n({_alternatives(_DROPPED + _READ)}):([^\r]*)".replace("-", "[-_]").encode())
+SPECIAL = re.compile(rf"\r\n({_alternatives([*_DROPPED, *_READ])}):([^\r]*)".replace("-", "[-_]").encode())
 
 
 def _spellings(name: str) -> list[bytes]:
@@ -78,9 +92,9 @@ RESPONSE_SPECIAL = re.compile(rf"\r\n({_alternatives(_RESPONSE)}):([^\r]*)".repl
 
 #: Name in lower case → what it is; a framing field spelled with `_` is an IMITATION, and nobody's friend.
 CODES: dict[bytes, int] = {
-    **{spelling: DROP for name in (*_DROPPED, "x-request-id") for spelling in _spellings(name)},
+    **{spelling: DROP for name in (*_DROPPED, *_READ) for spelling in _spellings(name)},
     **{spelling: IMITATION for name in _IMITATED for spelling in _spellings(name)},
-    **{name.encode(): code for code, name in enumerate(_READ)},
+    **{name.encode(): code for name, code in _READ.items()},
 }
 
 #: What may stand between the CR LF pairs of a head: `head.translate(None, TEXT)` must leave those pairs alone.

@@ -12,12 +12,18 @@ import httptools
 
 from proxy.errors import Reason, Refused
 from proxy.http1.fields import (
+    AUTHORIZATION,
     CODES,
     CONNECTION,
     CONTENT_LENGTH,
-    DROP,
     EXPECT,
+    FAIRGATE_CLASS,
+    FIRST_DROPPED,
+    FORWARDED,
+    FORWARDED_FOR,
+    FORWARDED_PROTO,
     HOST,
+    IMITATION,
     MAX_OPTIONS,
     ORDINARY_OPTIONS,
     REQUEST_ID,
@@ -49,10 +55,19 @@ _memory: dict[bytes, "RequestFields"] = {}
 
 
 class RequestFields:
-    """What the fields of a request say; `wire` is those that are forwarded, each behind its CR LF. Not to be changed."""
+    """What the fields of a request say; `wire` is those that are forwarded, each behind its CR LF. Not to be changed.
+
+    `authorization`, `forwarded_for`, `forwarded` and `forwarded_proto` are the raw values in order, () where there are none;
+    of these only Authorization is forwarded.
+    """
 
     __slots__ = (
+        "authorization",
+        "background",
         "expects_continue",
+        "forwarded",
+        "forwarded_for",
+        "forwarded_proto",
         "has_framing",
         "host",
         "keep_alive",
@@ -63,6 +78,11 @@ class RequestFields:
     )
 
     host: bytes | None
+    authorization: tuple[bytes, ...]
+    background: bool
+    forwarded: tuple[bytes, ...]
+    forwarded_for: tuple[bytes, ...]
+    forwarded_proto: tuple[bytes, ...]
     length: int
     has_framing: bool
     keep_alive: bool
@@ -176,58 +196,63 @@ def _judge(block: bytes, max_fields: int) -> None:
 def _read_fields(block: bytes, max_fields: int, *, http11: bool) -> RequestFields:
     """Read the fields that matter, and settle which are forwarded."""
     _judge(block, max_fields)
-    parsed = RequestFields()
-    host = length = coding = request_id = None
-    connection: list[bytes] = []
-    websocket = expects_continue = False
+    values: dict[int, list[bytes]] = {}
     dropped: list[re.Match[bytes]] = []
     for field in SPECIAL.finditer(block.lower()):
-        name, value = field.groups()
-        value = value.strip(b" \t")
-        code = CODES[name]
-        if code == HOST:
-            if host is not None or not _HOST.fullmatch(value):
-                raise Refused(Reason.BAD_HOST)
-            host = value
-        elif code == CONTENT_LENGTH:
-            if length is not None or len(value) > _MAX_LENGTH_DIGITS or not value.isdigit():
-                raise Refused(Reason.BAD_LENGTH)
-            length = value
-        elif code == TRANSFER_ENCODING:
-            if coding is not None or value != b"chunked" or not http11:
-                raise Refused(Reason.BAD_TRANSFER_CODING)
-            coding = value
-        elif code == CONNECTION:
-            connection.append(value)
+        code = CODES[field[1]]
+        value = block[field.start(2) : field.end(2)].strip(b" \t")
+        if code >= FIRST_DROPPED:
             dropped.append(field)
-        elif code == EXPECT:
-            if value == b"100-continue":
-                expects_continue = http11
-                dropped.append(field)
-        elif code == UPGRADE:
-            websocket = websocket or value == b"websocket"
+        elif code == EXPECT and value.lower() == b"100-continue":
+            dropped.append(field)  # answered by us, and only once the body may be read
+        elif code == REQUEST_ID and (code in values or not _REQUEST_ID.fullmatch(value)):
             dropped.append(field)
-        elif code == REQUEST_ID:
-            if request_id is None and _REQUEST_ID.fullmatch(value):
-                request_id = block[field.start(2) : field.end(2)].strip(b" \t")
-            else:
-                dropped.append(field)
-        elif code == DROP:
-            dropped.append(field)
-        else:
-            raise Refused(Reason.BAD_FIELD)
-    if length is not None and coding is not None:
-        raise Refused(Reason.AMBIGUOUS_FRAMING)
-    if host is None and http11:
-        raise Refused(Reason.BAD_HOST)
-    parsed.host = host
-    parsed.has_framing = length is not None or coding is not None
-    parsed.length = CHUNKED if coding is not None else int(length or 0)
-    parsed.expects_continue = expects_continue and parsed.length != 0
-    parsed.request_id = request_id
-    parsed.websocket = websocket
+            continue
+        values.setdefault(code, []).append(value)
+    if IMITATION in values:
+        raise Refused(Reason.BAD_FIELD)
+    parsed = RequestFields()
+    _read_host(parsed, values.get(HOST), http11=http11)
+    _read_framing(parsed, values.get(CONTENT_LENGTH), values.get(TRANSFER_ENCODING), http11=http11)
+    expectations = values.get(EXPECT, ())
+    parsed.expects_continue = (
+        http11 and parsed.length != 0 and any(value.lower() == b"100-continue" for value in expectations)
+    )
+    parsed.request_id = values[REQUEST_ID][0] if REQUEST_ID in values else None
+    parsed.websocket = any(value.lower() == b"websocket" for value in values.get(UPGRADE, ()))
+    parsed.authorization = tuple(values.get(AUTHORIZATION, ()))
+    parsed.forwarded_for = tuple(values.get(FORWARDED_FOR, ()))
+    parsed.forwarded = tuple(values.get(FORWARDED, ()))
+    parsed.forwarded_proto = tuple(values.get(FORWARDED_PROTO, ()))
+    parsed.background = any(value.lower() == b"background" for value in values.get(FAIRGATE_CLASS, ()))
+    connection = [value.lower() for value in values.get(CONNECTION, ())]
     _settle(parsed, without(block[:-4], dropped), connection, http11=http11)
     return parsed
+
+
+def _read_host(parsed: RequestFields, hosts: list[bytes] | None, *, http11: bool) -> None:
+    if hosts is None:
+        if http11:
+            raise Refused(Reason.BAD_HOST)
+        parsed.host = None
+        return
+    parsed.host = hosts[0].lower()
+    if len(hosts) > 1 or not _HOST.fullmatch(parsed.host):
+        raise Refused(Reason.BAD_HOST)
+
+
+def _read_framing(
+    parsed: RequestFields, lengths: list[bytes] | None, codings: list[bytes] | None, *, http11: bool
+) -> None:
+    """Where the body ends, if there is one; anything two servers could read in two ways is refused."""
+    if lengths and (len(lengths) > 1 or len(lengths[0]) > _MAX_LENGTH_DIGITS or not lengths[0].isdigit()):
+        raise Refused(Reason.BAD_LENGTH)
+    if codings and (len(codings) > 1 or codings[0].lower() != b"chunked" or not http11):
+        raise Refused(Reason.BAD_TRANSFER_CODING)
+    if lengths and codings:
+        raise Refused(Reason.AMBIGUOUS_FRAMING)
+    parsed.has_framing = bool(lengths or codings)
+    parsed.length = CHUNKED if codings else int(lengths[0]) if lengths else 0
 
 
 def _settle(parsed: RequestFields, wire: bytes, connection: list[bytes], *, http11: bool) -> None:
