@@ -1,102 +1,118 @@
-"""What kind of request this is, by method and raw path (behaviour.md §4.1): the kind sets the response deadline. Pure.
+"""What kind of request this is, by method and raw path (behaviour.md §4.1, §5.5, §9.1). Pure.
 
-Homeservers match the path undecoded, so the raw path decides; a path that escapes letters is looked at decoded too, and the
-kind that comes later in `RouteClass` wins (vital only ever by the raw path).
+Homeservers match the path undecoded and exactly, so the raw path decides, and what matches no row is an ordinary request. A
+path that escapes letters is looked at decoded too, and the stricter endpoint wins (vital only ever by the raw path). The rows
+of `route_table` are read once into a tree with a level a segment; a look-up walks it, O(segments). Rows of long polls branch
+by their query.
 """
 
 import re
-from enum import IntEnum
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
+from proxy.matrix.endpoint import Endpoint, Lane, Poll, RouteClass
+from proxy.matrix.route_table import OPTIONS, OTHER, PREFIXES, ROWS
+from proxy.matrix.sync_request import sync_timeout_s
 
-class RouteClass(IntEnum):
-    """In order of strictness; the label for people is `name.lower()`."""
+__all__ = ["Endpoint", "Lane", "Poll", "RouteClass", "classify", "find_endpoint", "sync_timeout_s"]
 
-    VITAL = 0
-    REQUESTS = 1
-    MEDIA = 2
-    HISTORY = 3
-    REMOTE = 4
-    FEDERATION = 5
-    SYNC = 6
-    FIRST_SYNC = 7
-
-
-# Members of an enumeration are slow to look up on it, and this runs for every request.
-_VITAL, _REQUESTS, _MEDIA, _HISTORY, _REMOTE, _FEDERATION, _SYNC, _FIRST_SYNC = RouteClass
-_PREFIXES: Final = frozenset({b"r0", b"v1", b"v2", b"v3", b"v4", b"unstable", b"v2_alpha", b"api"})
-_LOOK_CLOSER: Final = None  # these take more than the first segment to tell
-_SLIDING: Final = frozenset({b"org.matrix.simplified_msc3575", b"org.matrix.msc3575"})
-_BY_FIRST_SEGMENT: Final[dict[bytes, RouteClass | None]] = {
-    b"auth_metadata": _VITAL,
-    b"initialSync": _FIRST_SYNC,
-    b"search": _HISTORY,
-    b"media": _MEDIA,
-    b"join": _REMOTE,
-    b"knock": _REMOTE,
-    b"directory": _REMOTE,
-    b"profile": _REMOTE,
-    b"publicRooms": _REMOTE,
-    b"room_summary": _REMOTE,
-    **dict.fromkeys((b"v1", b"rooms", b"keys", b"sync", b"events", *_SLIDING), _LOOK_CLOSER),
-}
-_BY_ROOM_SEGMENT: Final = {
-    b"messages": _HISTORY,
-    b"context": _HISTORY,
-    b"relations": _HISTORY,
-    b"initialSync": _FIRST_SYNC,
-    b"join": _REMOTE,
-    b"hierarchy": _REMOTE,
-}
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH")
 #: Escapes of what names endpoints: letters, digits, `-`, `.`, `/`, `_`, `~`. Those of ids (`%21`, `%3A`, `%40`) are everyday.
 _EVASIVE: Final = re.compile(rb"%(?:2[DEFdef]|3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa]|5[Ff]|7[Ee])")
-_TIMEOUT: Final = re.compile(rb"[?&]timeout=([0-9]{1,9})(?:&|$)")
-_SINCE: Final = re.compile(rb"[?&](?:since|pos|from)=[^&]")
+
+
+class _ByMethod(dict[bytes, Endpoint]):
+    """Endpoints of one path by method; `default` where the method has none."""
+
+    def __init__(self, default: "_ByMethod | None", methods: dict[str, Endpoint]) -> None:
+        super().__init__(default or {})
+        self.default: Endpoint = methods.get("*") or (default.default if default else OTHER)
+        if "*" in methods:
+            self.update(dict.fromkeys((method.encode() for method in _METHODS), self.default))
+        self.update((method.encode(), endpoint) for method, endpoint in methods.items() if method != "*")
+        if "GET" in methods:
+            self[b"HEAD"] = methods["GET"]  # as homeservers serve it
+
+    def __missing__(self, method: bytes) -> Endpoint:
+        return self.default
+
+
+class _Node:
+    """One segment of the table's paths. `below` is for what matches no row further down."""
+
+    __slots__ = ("any", "below", "children", "here", "rows", "rows_below")
+
+    here: _ByMethod
+    below: _ByMethod
+
+    def __init__(self) -> None:
+        self.children: dict[bytes, _Node] = {}
+        self.any: _Node | None = None
+        self.rows: dict[str, Endpoint] = {}
+        self.rows_below: dict[str, Endpoint] = {}
+
+    def add(self, methods: str, segments: list[str], endpoint: Endpoint) -> None:
+        node = self
+        for segment in segments:
+            if segment == "**":
+                node.rows_below.update(dict.fromkeys(methods.split(), endpoint))
+                return
+            if segment == "{}":
+                node.any = node.any or _Node()
+                node = node.any
+            else:
+                node = node.children.setdefault(segment.encode(), _Node())
+        node.rows.update(dict.fromkeys(methods.split(), endpoint))
+
+    def bind(self, above: _ByMethod) -> None:
+        """Let what was found above hold down here too, where no row says otherwise."""
+        self.here = _ByMethod(above, self.rows)
+        self.below = _ByMethod(above, self.rows_below)
+        for child in (*self.children.values(), self.any):
+            if child is not None:
+                child.bind(self.below)
+
+
+def _tree() -> _Node:
+    root = _Node()
+    for methods, template, endpoint in ROWS:
+        for version in PREFIXES if template.startswith("V/") else ("",):
+            path = f"_matrix/client/{version}{template[1:]}" if version else template
+            root.add(methods, ["", *path.split("/")], endpoint)
+    root.bind(_ByMethod(None, {"*": OTHER}))
+    return root
+
+
+_ROOT: Final = _tree()
+
+
+def find_endpoint(method: bytes, target: bytes) -> Endpoint:
+    """Give the endpoint of a request. `target` is in origin-form, as it came."""
+    if method == b"OPTIONS":
+        return OPTIONS
+    path, _, query = target.partition(b"?")
+    endpoint = _walk(method, path)
+    if endpoint.branch is not None:
+        endpoint = endpoint.branch(query)
+    if b"%" in path and _EVASIVE.search(path):
+        decoded = _walk(method, unquote_to_bytes(path))
+        if decoded.branch is not None:
+            decoded = decoded.branch(query)
+        if decoded.strictness > endpoint.strictness:
+            return decoded
+    return endpoint
+
+
+def _walk(method: bytes, path: bytes) -> Endpoint:
+    node = _ROOT
+    for segment in path.split(b"/"):
+        child = node.children.get(segment) or node.any
+        if child is None:
+            return node.below[method]
+        node = child
+    return node.here[method]
 
 
 def classify(method: bytes, target: bytes) -> RouteClass:
-    """Give the kind of a request. `target` is in origin-form, as it came."""
-    path = target.partition(b"?")[0]
-    if b"%" in path and _EVASIVE.search(path):
-        return max(_by_path(method, path, target), _by_path(method, unquote_to_bytes(path), target))
-    return _by_path(method, path, target)
-
-
-def _by_path(method: bytes, path: bytes, target: bytes) -> RouteClass:
-    if method == b"OPTIONS":
-        return _VITAL
-    parts = path.split(b"/", 6)  # "", "_matrix", "client", version, first, second, the rest
-    if len(parts) > 4 and parts[2] == b"client" and parts[1] == b"_matrix":
-        if parts[3] not in _PREFIXES:
-            return _REQUESTS
-        route = _BY_FIRST_SEGMENT.get(parts[4], _REQUESTS)
-        return _closer(path, target) if route is None else route
-    if path.startswith((b"/_matrix/federation/", b"/_matrix/key/")):
-        return _FEDERATION
-    if path.startswith(b"/_matrix/media/"):
-        return _MEDIA
-    vital = path in (b"/_matrix/client/versions", b"/health") or path.startswith(b"/.well-known/")
-    return _VITAL if vital else _REQUESTS
-
-
-def _closer(path: bytes, target: bytes) -> RouteClass:
-    """Tell apart what begins alike: rooms, keys, long polls, and the old prefix of two segments."""
-    rest = path.split(b"/")[4:]
-    if path.startswith(b"/_matrix/client/api/"):
-        rest = rest[1:]
-    first = rest[0] if rest else b""
-    if first == b"rooms":
-        return _BY_ROOM_SEGMENT.get(rest[2], _REQUESTS) if len(rest) > 2 else _REQUESTS
-    if first == b"keys":
-        return _REMOTE if rest[1:] in ([b"query"], [b"claim"]) else _REQUESTS
-    if rest in ([b"sync"], [b"events"]) or (first in _SLIDING and rest[1:] == [b"sync"]):
-        began = _SINCE.search(target) and b"full_state=true" not in target
-        return _SYNC if began else _FIRST_SYNC
-    return _BY_FIRST_SEGMENT.get(first) or _REQUESTS
-
-
-def sync_timeout_s(target: bytes) -> float | None:
-    """Give the `timeout` a long poll asks for, in seconds; None where the query does not say it clearly."""
-    match = _TIMEOUT.search(target)
-    return int(match[1]) / 1000 if match else None
+    """Give the route class of a request alone."""
+    return find_endpoint(method, target).route
