@@ -1,0 +1,72 @@
+"""Bytes in the order they came, as the pieces they came in; pure.
+
+A large piece passes through without a copy. Small ones are put together, or a body sent byte by byte would cost 40 times its
+size: whatever the pieces are, the overhead is below a twentieth.
+"""
+
+from collections import deque
+from typing import Final
+
+_SMALL_BYTES: Final = 4_096  # a piece below this is copied behind the small ones before it
+_MERGED_BYTES: Final = 16_384  # and no more is copied to one place than this
+
+Piece = bytes | bytearray | memoryview
+
+
+class Pieces:
+    """A first-in first-out queue of bytes; `size` is how many."""
+
+    __slots__ = ("_offset", "_pieces", "size")
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes | bytearray] = deque()
+        self._offset = 0  # how much of the first piece is gone
+        self.size = 0
+
+    def append(self, data: bytes) -> None:
+        """Put bytes behind the others."""
+        self.size += len(data)
+        if len(data) >= _SMALL_BYTES:
+            self._pieces.append(data)
+            return
+        last = self._pieces[-1] if self._pieces else None
+        if type(last) is bytearray and len(last) < _MERGED_BYTES:
+            last += data
+        elif data:
+            self._pieces.append(bytearray(data))
+
+    def take(self, max_bytes: int) -> bytes:
+        """Take up to `max_bytes` from the front, of several pieces if they fit; empty if there is nothing."""
+        taken = self.take_pieces(max_bytes)
+        return bytes(taken[0]) if len(taken) == 1 else b"".join(taken)
+
+    def take_pieces(self, max_bytes: int) -> list[Piece]:
+        """Take up to `max_bytes` from the front as pieces; only the first is ever cut."""
+        pieces = self._pieces
+        if not pieces:
+            return []
+        offset = self._offset
+        first = pieces[0]
+        size = len(first) - offset
+        if size > max_bytes:
+            self._offset = offset + max_bytes
+            self.size -= max_bytes
+            return [bytes(memoryview(first)[offset : self._offset])]
+        pieces.popleft()
+        self._offset = 0
+        taken: list[Piece] = [memoryview(first)[offset:] if offset else first]
+        while pieces and size + len(pieces[0]) <= max_bytes:
+            piece = pieces.popleft()
+            size += len(piece)
+            taken.append(piece)
+        self.size -= size
+        return taken
+
+    def put_back(self, taken: list[Piece]) -> None:
+        """Put what `take_pieces` gave in front again."""
+        if self._offset:
+            self._pieces[0] = bytes(memoryview(self._pieces[0])[self._offset :])
+            self._offset = 0
+        for piece in reversed(taken):
+            self._pieces.appendleft(bytes(piece))
+            self.size += len(piece)
