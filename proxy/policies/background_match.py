@@ -1,0 +1,73 @@
+"""What is background: what says so, and what the operator names (behaviour.md §6.1).
+
+Patterns are globs over the whole value: `*` is any run of characters, `?` any one, nothing else is special. Accounts are
+compared as they are, user agents without regard to case; to find a word anywhere write `*word*`. All are compiled once into
+one expression each; with nothing configured a request costs one look at a flag.
+"""
+
+import re
+from collections.abc import Iterable
+
+from proxy.matrix.routes import RouteClass
+from proxy.policies.background_settings import BackgroundMatchSettings, BackgroundTimeoutSettings
+
+
+class BackgroundMatch:
+    """The configured rules. `configured` is False where only the request's own word counts."""
+
+    __slots__ = ("_accounts", "_classes", "_user_agents", "configured")
+
+    def __init__(self, settings: BackgroundMatchSettings) -> None:
+        self._accounts = compile_globs(settings.accounts)
+        agents = compile_globs(settings.user_agents)
+        self._user_agents = (
+            None if agents is None else re.compile(agents.pattern.encode(), re.IGNORECASE | re.DOTALL)
+        )
+        self._classes = frozenset(RouteClass[name.upper()] for name in settings.classes)
+        self.configured = bool(settings.accounts or settings.user_agents or settings.classes)
+
+    def why(
+        self, account: str | None, user_agent: bytes | None, route: RouteClass, *, declared: bool
+    ) -> str | None:
+        """Give the rule that makes a request background: declared, accounts, user_agents or classes; None if none does.
+
+        `account` is a confirmed one; an unconfirmed request matches no account's rule.
+        """
+        if declared:
+            return "declared"
+        if not self.configured:
+            return None
+        if route in self._classes:
+            return "classes"
+        if account is not None and self._accounts is not None and self._accounts.fullmatch(account):
+            return "accounts"
+        if (
+            user_agent is not None
+            and self._user_agents is not None
+            and self._user_agents.fullmatch(user_agent)
+        ):
+            return "user_agents"
+        return None
+
+
+def compile_globs(patterns: Iterable[str]) -> re.Pattern[str] | None:
+    """Give one expression for all patterns, for `fullmatch`; None if there are none."""
+    alternatives = [_translated(pattern) for pattern in patterns]
+    return re.compile("|".join(alternatives), re.DOTALL) if alternatives else None
+
+
+def _translated(pattern: str) -> str:
+    """Give a glob as an expression that never goes back over a `*`: a long user agent costs its length, not a power of it."""
+    first, *rest = [re.escape(part).replace(r"\?", ".") for part in pattern.split("*")]
+    if not rest:
+        return first
+    *middle, last = rest
+    return first + "".join(f"(?>.*?{part})" for part in middle if part) + ".*" + last
+
+
+def timeout_s(settings: BackgroundTimeoutSettings, endpoint_name: str) -> float:
+    """Give from when on a background request counts as a failure, in seconds from sending (§6.3).
+
+    `endpoint_name` is `matrix.endpoint.Endpoint.name`: reads of a room's state, a single look-up, are due earlier than the rest.
+    """
+    return settings.state if endpoint_name == "state" else settings.default
