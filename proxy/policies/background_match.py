@@ -68,6 +68,6 @@ def _translated(pattern: str) -> str:
 def timeout_s(settings: BackgroundTimeoutSettings, endpoint_name: str) -> float:
     """Give from when on a background request counts as a failure, in seconds from sending (§6.3).
 
-    `endpoint_name` is `matrix.endpoint.Endpoint.name`: reads of a room's state, a single look-up, are due earlier than the rest.
+    `endpoint_name` is `matrix.endpoint.Endpoint.name`: reads of a room's state, single look-ups, are due earlier.
     """
     return settings.state if endpoint_name == "state" else settings.default

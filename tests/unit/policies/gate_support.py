@@ -97,3 +97,11 @@ class Story:
         while self.limit < limit:
             self.passes("growing", FAST)
         return self
+
+    def due_probe(self):
+        """Refuse, wait, and give the probe."""
+        self.shut()
+        self.later(60)
+        probe = self.admitted("probing")
+        assert self.state == "probing"
+        return probe
