@@ -23,10 +23,10 @@ from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Final
 
-from proxy.mechanisms.byte_budget import ByteBudget, ByteLease
+from proxy.mechanisms.byte_budget import ByteLease
 from proxy.spool.pieces import Piece, Pieces
-from proxy.spool.spool import Spool
 from proxy.spool.spool_file import UNIT_BYTES, SpoolFile
+from proxy.spool.stores import BodyStores
 
 _GATHER_BYTES: Final = 262_144  # written when this much is in the tail: 0.26 µs of hop per KiB
 _READ_BYTES: Final = 262_144  # read from the file at a time: memory of a slow reader against hops
@@ -47,24 +47,11 @@ FULL: Final = Verdict.FULL
 BUDGET: Final = Verdict.BUDGET
 
 
-class BodyStores:
-    """All stores of one direction: what they share, and how many there are."""
-
-    def __init__(self, spool: Spool, *, memory: ByteBudget, disk: ByteBudget, memory_bytes: int) -> None:
-        self.spool = spool
-        self.memory = memory
-        self.disk = disk
-        self.memory_bytes = memory_bytes
-        self.open = 0
-        self.spooled_total = 0
-
-    def new(self, flow: Hashable | None, address: Hashable | None, *, confirmed: bool) -> "BodyStore":
-        """Give a store, charged to a flow and an address; None for a limit that does not apply (see `ByteLease`)."""
-        return BodyStore(self, flow, address, confirmed=confirmed)
-
-
 class BodyStore:
-    """See the module. Set the callbacks that are needed; give the store back with `end`."""
+    """One body, charged to a flow and an address (None for a limit that does not apply, see `ByteLease`).
+
+    Set the callbacks that are needed, and call `end` when it is done with, in every case.
+    """
 
     __slots__ = (
         "_blocked", "_disk_lease", "_ended", "_failed", "_file", "_head", "_held", "_memory_lease", "_reading_bytes",
@@ -84,7 +71,7 @@ class BodyStore:
         self.complete = False
         self._stores = stores
         self._memory_lease = ByteLease(flow, address, confirmed=confirmed)
-        self._disk_lease = ByteLease(flow, address, confirmed=confirmed)
+        self._disk_lease: ByteLease | None = None
         self._head = Pieces()
         self._tail = Pieces()
         self._file: SpoolFile | None = None
@@ -111,13 +98,17 @@ class BodyStore:
         self.total_bytes += size
         self._held += size
         charged = self._charge()
-        if not self._behind() and (self._starved or (charged and self._fits_head(size))):
-            self._head.append(data)
-            if self._starved:
-                self._notify_soon()
-        else:
-            self._tail.append(data)
-            self._advance()
+        file = self._file
+        if not self._tail.size and (file is None or not (file.unread_bytes or file.busy)):
+            head = self._head
+            if self._starved or (charged and head.size + size <= self._stores.memory_bytes):
+                head.append(data)
+                if self._starved:
+                    self._notify_soon()
+                self._told = TAKEN
+                return TAKEN
+        self._tail.append(data)
+        self._advance()
         self._told = told = self._verdict()
         return told
 
@@ -129,7 +120,10 @@ class BodyStore:
 
     def move(self, flow: Hashable | None, *, confirmed: bool) -> bool:
         """Charge what is spooled to another flow from now on; False, and nothing changes, where that has no room."""
-        return self._stores.disk.move(self._disk_lease, flow, confirmed=confirmed)
+        stores, lease = self._stores, self._disk_lease
+        if lease is not None and not stores.disk.move(lease, flow, confirmed=confirmed):
+            return False
+        return stores.memory.move(self._memory_lease, flow, confirmed=confirmed)
 
     # For the reader.
 
@@ -194,9 +188,9 @@ class BodyStore:
         if self._starved and file.unread_bytes == size:
             file.skip(size)
             self._head.put_back(unit)
-            self._return_space()
         else:
             self._let_go(size)
+        self._return_space()
         self._went_on()
 
     def file_read(self, data: bytes) -> None:
@@ -222,17 +216,10 @@ class BodyStore:
     def file_closed(self) -> None:
         """Nothing is on disk any more."""
         self._stores.memory.end(self._memory_lease)
-        self._stores.disk.end(self._disk_lease)
+        if self._disk_lease is not None:
+            self._stores.disk.end(self._disk_lease)
 
     # How bytes move.
-
-    def _behind(self) -> bool:
-        """Whether new bytes have to go behind others that are not in the head."""
-        file = self._file
-        return self._tail.size > 0 or (file is not None and (file.unread_bytes > 0 or file.busy))
-
-    def _fits_head(self, size: int) -> bool:
-        return self._head.size + size <= self._stores.memory_bytes
 
     def _refill(self) -> bool:
         """Move the tail to the empty head, where nothing lies between them."""
@@ -267,9 +254,12 @@ class BodyStore:
 
     def _write(self) -> None:
         size = min(self._tail.size, UNIT_BYTES)
-        disk = self._stores.disk
+        lease = self._disk_lease
+        if lease is None:
+            of = self._memory_lease
+            self._disk_lease = lease = ByteLease(of.flow, of.address, confirmed=of.confirmed)
         growth = size if self._file is None else self._file.growth(size)
-        if self._write_failed or not disk.take(self._disk_lease, growth):
+        if self._write_failed or not self._stores.disk.take(lease, growth):
             self._blocked = True
             return
         if self._file is None:
@@ -336,11 +326,10 @@ class BodyStore:
             self._stores.memory.give_back(self._memory_lease, over)
 
     def _return_space(self) -> None:
-        file = self._file
-        if file is not None:
-            over = self._disk_lease.taken - file.disk_bytes
-            if over > 0:
-                self._stores.disk.give_back(self._disk_lease, over)
+        """Give back what the file does not take up any more, or did not come to."""
+        file, lease = self._file, self._disk_lease
+        if file is not None and lease is not None and lease.taken > file.disk_bytes:
+            self._stores.disk.give_back(lease, lease.taken - file.disk_bytes)
 
 
 def _nobody() -> None:

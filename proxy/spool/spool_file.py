@@ -128,14 +128,16 @@ class SpoolFile:
 
         def done(result: Any, error: Exception | None) -> None:
             self.busy = False
-            if error is not None:
-                self._spool.note_failure(error)
-                if not self._closing:
-                    self._owner.file_failed(error)
-            elif result is not None:
-                succeeded(result)
-            if self._closing and not self._dropped:
-                self._close_all()
+            try:
+                if error is not None:
+                    self._spool.note_failure(error)
+                    if not self._closing:
+                        self._owner.file_failed(error)
+                elif result is not None:
+                    succeeded(result)
+            finally:
+                if self._closing and not (self.busy or self._dropped):
+                    self._close_all()
 
         self._spool.threads.run(unless_closed, done)
 
