@@ -1,22 +1,26 @@
-# Fairgate in a container: docker build -t fairgate .
-# BASE needs Python 3.11 or newer at the same path in both stages; the second stage runs no shell.
+# Fairgate in a container: docker build --build-arg REVISION=$(git rev-parse HEAD) -t fairgate .
+# BASE needs Python 3.11 or newer with venv and pip, at the same path in both stages. Nothing below runs a shell
+# once it is built: a base without one will do for the second stage, if its Python is the same.
 ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
 WORKDIR /src
+# What is installed is in the two locks, by hash; how they are made stands at their top.
+COPY packaging/build-requirements.lock packaging/requirements.lock ./packaging/
+RUN python -m venv /opt/build \
+ && /opt/build/bin/python -m pip install --no-cache-dir --disable-pip-version-check \
+      --require-hashes --only-binary :all: -r packaging/build-requirements.lock \
+ && python -m venv --without-pip /opt/fairgate \
+ && /opt/build/bin/python -m pip --python /opt/fairgate/bin/python install --no-cache-dir --disable-pip-version-check \
+      --no-compile --require-hashes --only-binary :all: -r packaging/requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY proxy ./proxy
-RUN python -m venv /opt/fairgate \
- && /opt/fairgate/bin/pip install --no-cache-dir --disable-pip-version-check . \
- && /opt/fairgate/bin/python -m compileall -q /opt/fairgate/lib \
- && mkdir /etc/fairgate \
- # In a container of its own Fairgate must be reachable from outside; the admin listener stays on loopback.
- && printf '%s\n' \
-      'listen:' \
-      '  - address: 0.0.0.0:8010' \
-      'metrics:' \
-      '  listen: 0.0.0.0:9403' \
-      > /etc/fairgate/config.yaml \
+COPY packaging/container.yaml /etc/fairgate/config.yaml
+# Bytecode that names its source by hash and not by time: the same sources give the same files.
+RUN /opt/build/bin/python -m hatchling build -t wheel -d /tmp/wheel \
+ && /opt/build/bin/python -m pip --python /opt/fairgate/bin/python install --no-cache-dir --disable-pip-version-check \
+      --no-compile --no-index --no-deps /tmp/wheel/*.whl \
+ && PYTHONHASHSEED=0 /opt/fairgate/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/fairgate/lib \
  && /opt/fairgate/bin/fairgate check /etc/fairgate/config.yaml
 
 FROM ${BASE}
@@ -33,7 +37,7 @@ ENV PATH=/opt/fairgate/bin:/usr/local/bin:/usr/bin:/bin \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 10001:10001
-# Clients, and probes with metrics. 9402 is the admin listener, on loopback.
+# 8010 clients, 9403 probes and metrics. 9402, the admin listener, is on loopback.
 EXPOSE 8010 9403
 STOPSIGNAL SIGTERM
 # For the default metrics.listen; orchestrators ask /healthz and /readyz themselves.
