@@ -194,9 +194,14 @@ class BodyStore:
         self._went_on()
 
     def file_read(self, data: bytes) -> None:
-        """The next bytes of the file are in memory; space that was freed is given back."""
+        """The next bytes of the file are in memory."""
         self._reading_bytes = 0
         self._head.append(data)
+        self._return_space()
+        self._went_on()
+
+    def file_shrunk(self) -> None:
+        """Space is free again: what could not be written perhaps can."""
         self._return_space()
         self._went_on()
 
@@ -326,9 +331,11 @@ class BodyStore:
             self._stores.memory.give_back(self._memory_lease, over)
 
     def _return_space(self) -> None:
-        """Give back what the file does not take up any more, or did not come to."""
+        """Give back what the file does not take up any more, or did not come to; not while it may still come to it."""
         file, lease = self._file, self._disk_lease
-        if file is not None and lease is not None and lease.taken > file.disk_bytes:
+        if file is None or lease is None or file.busy:
+            return
+        if lease.taken > file.disk_bytes:
             self._stores.disk.give_back(lease, lease.taken - file.disk_bytes)
 
 

@@ -32,6 +32,9 @@ class SpoolFileOwner(Protocol):
     def file_failed(self, error: Exception) -> None:
         """The operation failed: a unit that was to be written is not in the file, or one to be read is lost."""
 
+    def file_shrunk(self) -> None:
+        """What was read to its end takes no space any more."""
+
     def file_closed(self) -> None:
         """All descriptors are closed, the space is free."""
 
@@ -175,14 +178,17 @@ class SpoolFile:
             self._close_segment(self._segments.popleft())
 
     def _close_segment(self, segment: _Segment) -> None:
-        self.disk_bytes -= segment.size
         self._unclosed += 1
         spool = self._spool
 
         def closed() -> None:
             spool.disk_bytes -= segment.size
+            self.disk_bytes -= segment.size
             self._unclosed -= 1
-            self._maybe_closed()
+            if self._closing:
+                self._maybe_closed()
+            else:
+                self._owner.file_shrunk()
 
         spool.close_descriptor(segment.descriptor, closed)
 

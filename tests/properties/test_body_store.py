@@ -1,0 +1,293 @@
+"""A body store in any order of events: the same bytes, nobody waits for nothing, everything given back.
+
+Operations of the disk run when the test says so, on real files without a name; the loop is turned by hand.
+"""
+
+import asyncio
+import errno
+import os
+import random
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.mechanisms.byte_budget import ByteBudget
+from proxy.spool import spool_file
+from proxy.spool.body_store import BUDGET, FULL, TAKEN, BodyStore
+from proxy.spool.spool import Spool
+from proxy.spool.stores import BodyStores
+
+KIB = 1_024
+MEMORY_BYTES = 64 * KIB
+BYTES = random.Random(1).randbytes(16_777_216)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_segments():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spool_file, "SEGMENT_BYTES", 600 * KIB)
+        yield
+
+
+class ByHand:
+    """Threads that run an operation when the test says so, or fail it; closes never fail."""
+
+    def __init__(self):
+        self.jobs = []
+
+    @property
+    def in_flight(self):
+        return len(self.jobs)
+
+    def run(self, operation, done):
+        self.jobs.append((operation, done))
+
+    def step(self, error=None):
+        operation, done = self.jobs.pop(0)
+        if error is not None:
+            done(None, error)
+        else:
+            done(operation(), None)
+
+
+class Body:
+    """One store with a writer that obeys the verdicts and a reader, both noting what they are told."""
+
+    def __init__(self, memory_total, disk_total):
+        self.threads = ByHand()
+        self.spool = Spool("nowhere", open_file=lambda: os.memfd_create("spool"))
+        self.spool.threads = self.threads
+        self.memory = ByteBudget(memory_total)
+        self.disk = ByteBudget(disk_total)
+        stores = BodyStores(self.spool, memory=self.memory, disk=self.disk, memory_bytes=MEMORY_BYTES)
+        self.store = BodyStore(stores, "flow", "address", confirmed=True)
+        self.store.on_ready = lambda: self.told("ready")
+        self.store.on_room = lambda: self.told("room")
+        self.store.on_budget = lambda: self.told("budget")
+        self.store.on_failed = lambda _: self.told("failed")
+        self.inside = self.ended = False
+        self.verdict = TAKEN
+        self.reads = self.waits = False
+        self.failures = 0
+        self.sent = self.got = 0
+
+    @contextmanager
+    def calling(self):
+        self.inside = True
+        yield
+        self.inside = False
+
+    def told(self, what):
+        assert not self.inside, "no callback inside a call"
+        assert not self.ended, "no callback after the end"
+        if what == "ready":
+            assert self.waits
+            self.waits = False
+        elif what == "room":
+            assert self.verdict is not TAKEN
+            self.verdict = TAKEN
+        elif what == "budget":
+            assert self.verdict is FULL
+            self.verdict = BUDGET
+        else:
+            self.failures += 1
+
+    def append(self, size):
+        if self.verdict is TAKEN and not self.store.complete and not self.failures:
+            data = BYTES[self.sent : self.sent + size]
+            self.sent += len(data)
+            with self.calling():
+                self.verdict = self.store.append(data)
+
+    def take(self, size):
+        self.reads = True
+        if self.waits or self.failures:
+            return
+        with self.calling():
+            data = self.store.take_next(size)
+            assert len(data) <= size
+            assert data == BYTES[self.got : self.got + len(data)]
+            self.got += len(data)
+            if not data and not self.store.at_end:
+                self.waits = True
+            assert self.store.at_end == (self.store.complete and self.got == self.sent)
+
+    def finish(self):
+        with self.calling():
+            self.store.finish()
+
+    def check(self):
+        assert 0 <= self.memory.taken <= self.memory.total_bytes
+        assert 0 <= self.disk.taken <= self.disk.total_bytes
+        assert self.disk.taken >= self.spool.disk_bytes
+        if not self.ended and not self.failures:
+            # One piece beyond, and what a read brings; plus what is in the head.
+            assert self.store.held_bytes <= self.sent - self.got
+            assert self.store.held_bytes <= MEMORY_BYTES + 2 * 1_048_576 + 2 * 300 * KIB
+
+    async def end(self):
+        with self.calling():
+            self.store.end()
+            self.store.end()
+        self.ended = True
+        await asyncio.sleep(0)
+        while self.threads.jobs:
+            self.check()
+            self.threads.step()
+            await asyncio.sleep(0)
+        assert self.memory.taken == self.disk.taken == 0
+        assert self.spool.open_files == self.spool.disk_bytes == 0
+
+
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.sampled_from([1, 700, 16 * KIB, 64 * KIB, 300 * KIB])),
+        st.tuples(st.just("take"), st.sampled_from([1, 5_000, 64 * KIB, 1_024 * KIB])),
+        st.tuples(st.sampled_from(["operation", "turn"]), st.just(0)),
+    ),
+    max_size=60,
+)
+MEMORY = st.sampled_from([0, 100 * KIB, 600 * KIB, 65_536 * KIB])
+DISK = st.sampled_from([0, 300 * KIB, 1_400 * KIB, 65_536 * KIB])
+
+
+async def play(body, events):
+    for what, size in events:
+        if what == "operation":
+            if body.threads.jobs:
+                body.threads.step()
+        elif what == "turn":
+            await asyncio.sleep(0)
+        else:
+            getattr(body, what)(size)
+        body.check()
+
+
+async def settle(body):
+    """Run all operations and turns there are."""
+    await asyncio.sleep(0)
+    while body.threads.jobs:
+        body.threads.step()
+        await asyncio.sleep(0)
+        body.check()
+
+
+async def read_to_the_end(body):
+    for _ in range(10_000):
+        body.take(64 * KIB)
+        if body.waits:
+            await settle(body)
+            assert not body.waits, "a reader waits while bytes are there"
+        await asyncio.sleep(0)
+        if body.store.at_end:
+            return
+    raise AssertionError("the reader never came to the end")
+
+
+@given(MEMORY, DISK, EVENTS)
+@settings(max_examples=100)
+def test_any_order_of_events_gives_the_same_bytes_in_order(memory, disk, events):
+    async def scenario():
+        body = Body(memory, disk)
+        await play(body, events)
+        body.finish()
+        await read_to_the_end(body)
+        assert body.got == body.sent
+        await body.end()
+
+    asyncio.run(scenario())
+
+
+@given(MEMORY, DISK, EVENTS)
+@settings(max_examples=100)
+def test_a_paused_writer_gets_room_without_the_reader_or_is_told_to_let_it_begin(memory, disk, events):
+    async def scenario():
+        body = Body(memory, disk)
+        await play(body, events)
+        await settle(body)
+        assert body.verdict is not FULL
+        for _ in range(10_000):
+            if body.verdict is TAKEN:
+                break
+            body.take(64 * KIB)
+            await settle(body)
+        assert body.verdict is TAKEN, "a reader that takes all makes room"
+        await body.end()
+
+    asyncio.run(scenario())
+
+
+@given(MEMORY, DISK, EVENTS)
+@settings(max_examples=100)
+def test_an_end_at_any_moment_gives_everything_back(memory, disk, events):
+    async def scenario():
+        body = Body(memory, disk)
+        await play(body, events)
+        await body.end()
+        body.append(700)
+        body.store.append(b"late")
+        assert body.store.take_next(1) == b""
+
+    asyncio.run(scenario())
+
+
+@given(EVENTS, st.integers(0, 5), st.sampled_from([errno.ENOSPC, errno.EIO, errno.EROFS]))
+@settings(max_examples=100)
+def test_writes_that_fail_lose_nothing(events, good, number):
+    async def scenario():
+        body = Body(65_536 * KIB, 65_536 * KIB)
+        left = good
+
+        def failing(operation, done, run=body.threads.run):
+            nonlocal left
+            writes = body.store._unit is not None
+            left -= writes
+
+            def fails():
+                raise OSError(number, os.strerror(number))
+
+            run(fails if writes and left < 0 else operation, done)
+
+        def step():
+            operation, done = body.threads.jobs.pop(0)
+            try:
+                result = operation()
+            except OSError as failure:
+                done(None, failure)
+            else:
+                done(result, None)
+
+        body.threads.run = failing
+        body.threads.step = step
+        await play(body, [("append", 300 * KIB), *events])
+        body.finish()
+        await read_to_the_end(body)
+        assert body.got == body.sent
+        assert not body.failures
+        await body.end()
+
+    asyncio.run(scenario())
+
+
+@given(EVENTS)
+@settings(max_examples=60)
+def test_a_read_that_fails_is_told_once(events):
+    async def scenario():
+        body = Body(65_536 * KIB, 65_536 * KIB)
+        for _ in range(3):
+            body.append(300 * KIB)
+            await settle(body)
+        body.finish()
+        while not body.waits:
+            body.take(1_024 * KIB)
+        body.threads.step(OSError(errno.EIO, "gone"))
+        assert body.failures == 1
+        await play(body, events)
+        await settle(body)
+        assert body.failures == 1
+        assert body.waits, "nothing is ready after that"
+        await body.end()
+
+    asyncio.run(scenario())
