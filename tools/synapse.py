@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Self
@@ -50,8 +50,16 @@ def install() -> Path:
 class Synapse:
     """Use as a context manager: inside it runs and answers at `url`."""
 
-    def __init__(self, folder: Path, port: int = 8008) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        port: int = 8008,
+        extra: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
+        self._extra = dict(extra or {})  # keys of homeserver.yaml that win over ours
+        self._environment = environment
         self.port = port
         self.url = f"http://127.0.0.1:{port}"
         self._log = folder / "output.log"
@@ -72,7 +80,7 @@ class Synapse:
                     run_logged([*command, "--generate-keys"], self.folder / "keys.log", self.folder)
             self._log.write_bytes(b"")
             with step(f"starting Synapse at {self.url}"):
-                self._child = processes.start(command, self._log, cwd=self.folder)
+                self._child = processes.start(command, self._log, self._environment, cwd=self.folder)
                 (self.folder / "pid").write_text(str(self._child.pid))
                 processes.wait_until(self._healthy, READY_WITHIN_S, "Synapse", self._child, self._log)
         except BaseException:
@@ -176,7 +184,8 @@ class Synapse:
 
     def _write_config(self) -> Path:
         path = self.folder / "homeserver.yaml"
-        _write_private(path, json.dumps(_config(self.folder, self.port) | self._secrets(), indent=2))
+        tree = _config(self.folder, self.port) | self._secrets() | self._extra
+        _write_private(path, json.dumps(tree, indent=2))
         (self.folder / "log.yaml").write_text(json.dumps(_LOGGING))  # JSON is YAML
         return path
 
