@@ -19,11 +19,28 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "fairgate.labels" -}}
 {{ include "fairgate.selectorLabels" . }}
+app.kubernetes.io/component: {{ .Values.mode }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.labels }}
 {{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Name, namespace, labels and annotations of an object: {root, name, labels, annotations}. */}}
+{{- define "fairgate.metadata" -}}
+{{- $root := .root -}}
+name: {{ default (include "fairgate.fullname" $root) .name }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- include "fairgate.labels" $root | nindent 2 }}
+  {{- with .labels }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with merge dict (default dict .annotations) $root.Values.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
@@ -62,7 +79,130 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- required "config.metrics.listen needs a port, for the probes" (regexFind "[0-9]+$" $listen) -}}
 {{- end -}}
 
+{{/* The names of the container's ports; a sidecar's must not meet those of the homeserver beside it. */}}
+{{- define "fairgate.portName" -}}
+{{- ternary "fairgate" "http" (eq .Values.mode "sidecar") -}}
+{{- end -}}
+
+{{- define "fairgate.metricsPortName" -}}
+{{- ternary "fairgate-probes" "metrics" (eq .Values.mode "sidecar") -}}
+{{- end -}}
+
+{{/* How many processes stand in front of the one homeserver, at most. A sidecar is alone in front of its own. */}}
+{{- define "fairgate.processes" -}}
+{{- if eq .Values.mode "sidecar" -}}1
+{{- else if .Values.autoscaling.enabled -}}{{ .Values.autoscaling.maxReplicas }}
+{{- else -}}{{ max 1 (int .Values.replicas) }}
+{{- end -}}
+{{- end -}}
+
+{{/*
+config.yaml. Fairgate's processes share nothing, so a figure that limits what the homeserver gets is divided by
+their number. files/per-process.yaml lists these figures, their defaults, and the least each may be.
+*/}}
 {{- define "fairgate.config" -}}
-{{- $_ := required "config.homeserver.url is required: http://service:port of the homeserver" .Values.config.homeserver.url -}}
-{{- toYaml .Values.config -}}
+{{- $config := deepCopy .Values.config -}}
+{{- if not $config.homeserver.url -}}
+{{- if eq .Values.mode "gateway" -}}{{- fail "config.homeserver.url is required: http://service:port of the homeserver" -}}{{- end -}}
+{{- $_ := set $config.homeserver "url" "http://127.0.0.1:8008" -}}
+{{- end -}}
+{{- $processes := int (include "fairgate.processes" .) -}}
+{{- if gt $processes 1 -}}
+{{- $known := .Files.Get "files/per-process.yaml" | fromYaml -}}
+{{- range $path, $figure := $known.figures -}}
+{{- $keys := splitList "." $path -}}
+{{- $place := $config -}}
+{{- range initial $keys -}}
+{{- if not (kindIs "map" (get $place .)) -}}{{- $_ := set $place . dict -}}{{- end -}}
+{{- $place = get $place . -}}
+{{- end -}}
+{{- $value := ternary (get $place (last $keys)) $figure.default (hasKey $place (last $keys)) -}}
+{{- if eq (toString $value) "profile" -}}
+{{- $profile := get $known.profiles (toString (default "auto" $config.homeserver.profile)) -}}
+{{- if not $profile -}}
+{{- fail (printf "more than one replica needs config.homeserver.profile (%s), or %s as a number: each gets its part of the figures" (keys $known.profiles | sortAlpha | join ", ") $path) -}}
+{{- end -}}
+{{- $value = get $profile $path -}}
+{{- end -}}
+{{- if or (kindIs "float64" $value) (kindIs "int64" $value) (kindIs "int" $value) -}}
+{{- $part := int (floor (divf $value $processes)) -}}
+{{- if and (lt $part (int $figure.least)) (hasSuffix ".workers" $path) -}}
+{{- fail (printf "%d replicas are too many for %s, %v: each needs at least %v of it" $processes $path $value $figure.least) -}}
+{{- end -}}
+{{- $_ := set $place (last $keys) (max (int $figure.least) $part) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{- define "fairgate.drainSeconds" -}}
+{{- dig "connections" "drain_seconds" 25 .Values.config -}}
+{{- end -}}
+
+{{/* Long enough for preStop, the drain, and the second after it. */}}
+{{- define "fairgate.terminationGracePeriodSeconds" -}}
+{{- $needed := add (int .Values.preStopSeconds) (ceil (float64 (include "fairgate.drainSeconds" .))) 5 -}}
+{{- $given := .Values.terminationGracePeriodSeconds -}}
+{{- if kindIs "invalid" $given -}}
+{{- $needed -}}
+{{- else if lt (int $given) (int $needed) -}}
+{{- fail (printf "terminationGracePeriodSeconds must be at least %d: preStopSeconds + config.connections.drain_seconds + 5" (int $needed)) -}}
+{{- else -}}
+{{- int $given -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The container, the same in a Deployment of its own and as a sidecar. */}}
+{{- define "fairgate.container" -}}
+name: fairgate
+image: {{ include "fairgate.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+args: [run, --config, /etc/fairgate/config.yaml]
+securityContext:
+  {{- toYaml .Values.containersSecurityContext | nindent 2 }}
+{{- with .Values.extraEnv }}
+env:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+ports:
+  - name: {{ include "fairgate.portName" . }}
+    containerPort: {{ include "fairgate.port" . }}
+    protocol: TCP
+  - name: {{ include "fairgate.metricsPortName" . }}
+    containerPort: {{ include "fairgate.metricsPort" . }}
+    protocol: TCP
+{{- range $probe, $path := dict "startupProbe" "/healthz" "livenessProbe" "/healthz" "readinessProbe" "/readyz" }}
+{{ $probe }}:
+  httpGet:
+    path: {{ $path }}
+    port: {{ include "fairgate.metricsPortName" $ }}
+  {{- toYaml (get $.Values $probe) | nindent 2 }}
+{{- end }}
+resources:
+  {{- toYaml .Values.resources | nindent 2 }}
+volumeMounts:
+  - name: fairgate-config
+    mountPath: /etc/fairgate
+    readOnly: true
+  - name: fairgate-tmp
+    mountPath: /tmp
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{- define "fairgate.volumes" -}}
+- name: fairgate-config
+  configMap:
+    name: {{ include "fairgate.fullname" . }}
+- name: fairgate-tmp
+  emptyDir:
+    sizeLimit: {{ .Values.tmp.sizeLimit }}
+    {{- with .Values.tmp.medium }}
+    medium: {{ . }}
+    {{- end }}
+{{- with .Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
