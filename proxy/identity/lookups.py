@@ -112,6 +112,8 @@ class Lookups(Generic[W]):
     def __init__(self, *, limit: int, per_address: int) -> None:
         self.limit = limit
         self.per_address = per_address
+        self.max_queued = _QUEUED
+        self.max_queued_per_key = _QUEUED_PER_KEY
         self.running = 0
         self.queued = 0
         self._by_digest: dict[bytes, Lookup[W]] = {}
@@ -133,7 +135,9 @@ class Lookups(Generic[W]):
         key = lookup.client.key
         line = self._lines.get(key)
         mine = 0 if line is None else line.queued()
-        if mine >= _QUEUED_PER_KEY or self.queued >= (_QUEUED // 2 if mine else _QUEUED):
+        if mine >= self.max_queued_per_key or self.queued >= (
+            self.max_queued // 2 if mine else self.max_queued
+        ):
             return False
         if line is None:
             line = self._lines[key] = _Line(key)

@@ -15,10 +15,10 @@ from typing import Final
 from urllib.parse import unquote_to_bytes
 
 _MAX_TOKEN_BYTES: Final = 4096
-_TOKEN: Final = re.compile(rb"[!-~]{1,%d}" % _MAX_TOKEN_BYTES)
+_VISIBLE: Final = bytes(range(ord("!"), ord("~") + 1))
 _BEARER: Final = re.compile(rb"bearer(?: +(.*))?", re.IGNORECASE | re.DOTALL)
-#: What may hide one of the names below from a look at the raw bytes: an escape within a parameter's name.
-_ESCAPED_NAME: Final = re.compile(rb"(?:^|[&;])[^=&;%]*%")
+#: Escapes of what the names below are made of; those of everyday values (`%7B`, `%22`, `%3A`) are none of them.
+_EVASIVE: Final = re.compile(rb"%(?:6[1-9A-Fa-f]|7[0-9Aa]|5[Ff]|2[Ee]|3[0-9])")
 _PAIR: Final = re.compile(rb"([^=&;]*)=([^&;]*)")
 _DEVICE_NAMES: Final = (b"device_id", b"org.matrix.msc3202.device_id")
 _NAMES: Final = frozenset({b"access_token", b"user_id", *_DEVICE_NAMES})
@@ -27,20 +27,19 @@ _NAMES: Final = frozenset({b"access_token", b"user_id", *_DEVICE_NAMES})
 class AccessToken:
     """What a request presents.
 
-    `token` is the token, b"" where there is none or none that can be one (`usable` tells). `user_id` is whom it wants to be
-    taken for, raw, b"" for itself; `query` the parameters that say so, raw, as whoami must be asked with them (no `?`).
+    `token` is the token, b"" where there is none or none that can be one. `user_id` is whom it wants to be taken for, raw,
+    b"" for itself; `query` the parameters that say so, raw, as whoami must be asked with them (without `?`).
     """
 
-    __slots__ = ("query", "token", "usable", "user_id")
+    __slots__ = ("query", "token", "user_id")
 
-    def __init__(self, token: bytes, *, user_id: bytes = b"", query: bytes = b"") -> None:
+    def __init__(self, token: bytes, user_id: bytes = b"", query: bytes = b"") -> None:
         self.token = token
-        self.usable = bool(token)
         self.user_id = user_id
         self.query = query
 
     def __repr__(self) -> str:
-        return f"<AccessToken {'usable' if self.usable else 'none'}>"
+        return f"<AccessToken {'given' if self.token else 'none'}>"
 
 
 #: No token at all, or another scheme (`X-Matrix`, `Basic`).
@@ -58,9 +57,7 @@ def read_access_token(authorization: Sequence[bytes], query: bytes) -> AccessTok
     if authorization:
         if len(authorization) > 1:
             return UNUSABLE
-        match = _BEARER.fullmatch(authorization[0])
-        if match is not None:
-            bearer = match[1] or b""
+        bearer = _bearer(authorization[0])
     if query and may_name_token(query):
         return _with_query(bearer, _parameters(query))
     return NONE if bearer is None else _judged(bearer)
@@ -68,9 +65,19 @@ def read_access_token(authorization: Sequence[bytes], query: bytes) -> AccessTok
 
 def may_name_token(query: bytes) -> bool:
     """Tell whether a query may have one of our parameters; most have none, and are not taken apart."""
-    if b"access_token" in query or b"user_id" in query or b"device_id" in query:
-        return True
-    return b"%" in query and _ESCAPED_NAME.search(query) is not None
+    return (
+        b"_id=" in query
+        or b"access_token=" in query
+        or (b"%" in query and _EVASIVE.search(query) is not None)
+    )
+
+
+def _bearer(value: bytes) -> bytes | None:
+    """Give the token of a field's value, b"" where it is empty, None where the scheme is another."""
+    if value.startswith(b"Bearer ") and not value.startswith(b"Bearer  "):
+        return value[7:]
+    match = _BEARER.fullmatch(value)
+    return None if match is None else match[1] or b""
 
 
 def _with_query(bearer: bytes | None, parameters: dict[bytes, bytes]) -> AccessToken:
@@ -89,9 +96,9 @@ def _with_query(bearer: bytes | None, parameters: dict[bytes, bytes]) -> AccessT
 
 
 def _judged(token: bytes, user_id: bytes = b"", query: bytes = b"") -> AccessToken:
-    if not _TOKEN.fullmatch(token):
+    if not token or len(token) > _MAX_TOKEN_BYTES or token.translate(None, _VISIBLE):
         return UNUSABLE
-    return AccessToken(token, user_id=user_id, query=query)
+    return AccessToken(token, user_id, query)
 
 
 def _parameters(query: bytes) -> dict[bytes, bytes]:
