@@ -1,11 +1,11 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench-cost clean
+.PHONY: help run test lint format bench-cost bench-fairness clean
 
 export HOMESERVER
 find_python = py=$$(tools/find-python)
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: ## Fairgate on loopback with a Synapse of its own; HOMESERVER=http://host:port or unix:/path fronts yours
 	@$(find_python) && exec $$py -m tools.run
@@ -26,6 +26,10 @@ format: ## let ruff format and fix
 bench-cost: ## CPU per proxied request against nginx, in the same run
 	@$(find_python) && $$py -m tools.parts
 	.venv/bin/python -m benchmarks.cost
+
+bench-fairness: ## honest clients under attack: no proxy, nginx, HAProxy and Fairgate (25 minutes)
+	@$(find_python) && $$py -m tools.parts
+	.venv/bin/python -m benchmarks.fairness
 
 clean: ## remove everything made here: venvs, the demo homeserver, caches
 	rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
