@@ -240,7 +240,7 @@ def main() -> int:
     """Measure and print."""
     plan, this_python = _plan(sys.argv[1:])
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    began_at = time.monotonic()
+    began_at, load = time.monotonic(), os.getloadavg()[0]
     try:
         if not this_python:
             interpreter.continue_in_the_fastest()
@@ -260,7 +260,9 @@ def main() -> int:
     taken_s = time.monotonic() - began_at
     command = shlex.join(sys.orig_argv).replace(sys.executable, "python")
     print(f"{time.strftime('%Y-%m-%d %H:%M')}, {_machine()}, {interpreter.description()}.")
-    print(f"`{command}`, {taken_s:.0f} s; {plan.rounds} windows of each kind, answer: {answer}.\n")
+    print(
+        f"`{command}`, {taken_s:.0f} s; {plan.rounds} windows of each kind, answer: {answer}, load before: {load:.1f}.\n"
+    )
     print(table(results, versions))
     return 0
 

@@ -282,9 +282,10 @@ def test_a_homeservers_own_chart_can_take_the_sidecar_in(tmp_path):
         texts = loaded.render({}, name="release", namespace="matrix")
     documents = [
         document
-        for text in texts.values()
+        for path, text in texts.items()
+        if path.endswith(".yaml")
         for document in yaml.safe_load_all(text)
-        if isinstance(document, dict)
+        if document
     ]
     stateful_set = next(document for document in documents if document["kind"] == "StatefulSet")
     pod = stateful_set["spec"]["template"]["spec"]
