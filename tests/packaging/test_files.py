@@ -1,0 +1,113 @@
+"""What can be judged without running it: the Dockerfile's style, the locks, the systemd unit, the compose file."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from proxy.cli.main import main
+from tools.console import ROOT
+
+PACKAGING = ROOT / "packaging"
+UNIT = PACKAGING / "fairgate.service"
+DRAIN_S = 25
+
+
+def locked(name):
+    """Give each package of a lock with its version; assert that each has hashes."""
+    found = {}
+    for entry in re.split(r"\n(?=\S)", (PACKAGING / name).read_text()):
+        if entry.startswith("#"):
+            continue
+        package, _, version = entry.split()[0].partition("==")
+        assert "--hash=sha256:" in entry, package
+        found[package.lower()] = Version(version)
+    return found
+
+
+def test_the_lock_has_every_dependency_in_a_version_that_is_allowed():
+    versions = locked("requirements.lock")
+    for text in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]:
+        wanted = Requirement(text)
+        assert versions[wanted.name.lower()] in wanted.specifier, (
+            f"{text}: make the lock anew, by the command at its top"
+        )
+
+
+def test_the_lock_of_the_build_has_the_build_backend():
+    (text,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    wanted = Requirement(text)
+    assert locked("build-requirements.lock")[wanted.name] in wanted.specifier
+    assert (PACKAGING / "build-requirements.in").read_text().strip() == text
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile():
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([hadolint, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_hadolint_would_find_something(tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM debian\nRUN cd /tmp; apt-get install curl\n")
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([hadolint, tmp_path / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+
+
+def test_systemd_understands_every_line_of_the_unit(tmp_path):
+    """The program is not where the unit has it, so the copy that is checked names one that exists."""
+    copy = tmp_path / "fairgate.service"
+    copy.write_text(UNIT.read_text().replace("/opt/fairgate/bin/fairgate", shutil.which("true")))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, check=False
+    )
+    ours = [line for line in done.stderr.splitlines() if "fairgate" in line]
+    assert (done.returncode, ours) == (0, [])
+
+
+def test_systemd_finds_the_unit_well_hardened():
+    """0 is nothing exposed, 100 everything; an ordinary service has 96."""
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", "--no-pager", "--threshold=20", UNIT],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_unit_and_compose_wait_longer_than_a_drain():
+    assert int(re.search(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)[1]) > DRAIN_S + 1
+    fairgate = yaml.safe_load((PACKAGING / "compose.yaml").read_text())["services"]["fairgate"]
+    assert int(fairgate["stop_grace_period"].removesuffix("s")) > DRAIN_S + 1
+
+
+def test_in_compose_only_fairgate_can_be_reached_and_it_can_do_little():
+    services = yaml.safe_load((PACKAGING / "compose.yaml").read_text())["services"]
+    assert [name for name, service in services.items() if "ports" in service] == ["fairgate"]
+    fairgate = services["fairgate"]
+    assert fairgate["ports"] == ["127.0.0.1:8008:8010"]
+    assert fairgate["read_only"] is True
+    assert fairgate["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in fairgate["security_opt"]
+    assert (PACKAGING / fairgate["build"] / "Dockerfile").resolve() == ROOT / "Dockerfile"
+
+
+def test_what_starts_fairgate_uses_words_it_knows():
+    told = CliRunner().invoke(main, ["run", "--help"]).output
+    for text in (UNIT.read_text(), (ROOT / "Dockerfile").read_text()):
+        assert "--config" in text
+    assert "--config" in told
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "build-requirements.lock"])
+def test_a_lock_names_no_index(name):
+    assert "://" not in (PACKAGING / name).read_text()
