@@ -2,20 +2,25 @@
 
 Patterns are globs over the whole value: `*` is any run of characters, `?` any one, nothing else is special. Accounts are
 compared as they are, user agents without regard to case; to find a word anywhere write `*word*`. All are compiled once into
-one expression each; with nothing configured a request costs one look at a flag.
+one expression each, and what was found of a user agent is kept, since there are few. With nothing configured a request costs
+one look at a flag. Bounds: time linear in a value's length; `_MAX_AGENTS` kept, of at most `_MAX_AGENT_BYTES` each.
 """
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from proxy.matrix.routes import RouteClass
 from proxy.policies.background_settings import BackgroundMatchSettings, BackgroundTimeoutSettings
+
+_MAX_AGENTS: Final = 1024
+_MAX_AGENT_BYTES: Final = 512
 
 
 class BackgroundMatch:
     """The configured rules. `configured` is False where only the request's own word counts."""
 
-    __slots__ = ("_accounts", "_classes", "_user_agents", "configured")
+    __slots__ = ("_accounts", "_agents_found", "_classes", "_user_agents", "configured")
 
     def __init__(self, settings: BackgroundMatchSettings) -> None:
         self._accounts = compile_globs(settings.accounts)
@@ -23,6 +28,7 @@ class BackgroundMatch:
         self._user_agents = (
             None if agents is None else re.compile(agents.pattern.encode(), re.IGNORECASE | re.DOTALL)
         )
+        self._agents_found: dict[bytes, bool] = {}
         self._classes = frozenset(RouteClass[name.upper()] for name in settings.classes)
         self.configured = bool(settings.accounts or settings.user_agents or settings.classes)
 
@@ -41,13 +47,19 @@ class BackgroundMatch:
             return "classes"
         if account is not None and self._accounts is not None and self._accounts.fullmatch(account):
             return "accounts"
-        if (
-            user_agent is not None
-            and self._user_agents is not None
-            and self._user_agents.fullmatch(user_agent)
-        ):
+        if user_agent is not None and self._user_agents is not None and self._is_named(user_agent):
             return "user_agents"
         return None
+
+    def _is_named(self, user_agent: bytes) -> bool:
+        found = self._agents_found.get(user_agent)
+        if found is None:
+            found = self._user_agents is not None and self._user_agents.fullmatch(user_agent) is not None
+            if len(user_agent) <= _MAX_AGENT_BYTES:
+                if len(self._agents_found) >= _MAX_AGENTS:
+                    self._agents_found.clear()
+                self._agents_found[user_agent] = found
+        return found
 
 
 def compile_globs(patterns: Iterable[str]) -> re.Pattern[str] | None:

@@ -115,3 +115,13 @@ def test_a_start_above_the_maximum_and_a_cooldown_above_its_own_are_mistakes():
         BackgroundSettings(max_limit=1)
     with pytest.raises(ValidationError, match="cooldown_seconds is 60, above cooldown_max_seconds, 30"):
         BackgroundSettings(cooldown_max_seconds=30)
+
+
+def test_what_is_kept_of_user_agents_is_bounded():
+    match = matching(user_agents=("axon/*",))
+    for number in range(5000):
+        why(match, user_agent=b"browser/%d" % number)
+    why(match, user_agent=b"x" * 60_000)
+    assert len(match._agents_found) <= 1024
+    assert max(map(len, match._agents_found)) < 600
+    assert [why(match, user_agent=b"axon/1") for _ in range(2)] == ["user_agents"] * 2
