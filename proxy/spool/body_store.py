@@ -187,7 +187,7 @@ class BodyStore:
         self._unit_bytes = 0
         if self._starved and file.unread_bytes == size:
             file.skip(size)
-            self._head.put_back(unit)
+            self._tail.put_back(unit)
         else:
             self._let_go(size)
         self._return_space()

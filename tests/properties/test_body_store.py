@@ -44,18 +44,24 @@ class ByHand:
     def run(self, operation, done):
         self.jobs.append((operation, done))
 
-    def step(self, error=None):
-        operation, done = self.jobs.pop(0)
+    def step(self, which=0, error=None):
+        """Run one operation, not always the oldest: a file's closes run beside its other operations."""
+        operation, done = self.jobs.pop(which % len(self.jobs))
         if error is not None:
             done(None, error)
+            return
+        try:
+            result = operation()
+        except OSError as failure:
+            done(None, failure)
         else:
-            done(operation(), None)
+            done(result, None)
 
 
 class Body:
     """One store with a writer that obeys the verdicts and a reader, both noting what they are told."""
 
-    def __init__(self, memory_total, disk_total):
+    def __init__(self, memory_total, disk_total, *, ends_when_told=None):
         self.threads = ByHand()
         self.spool = Spool("nowhere", open_file=lambda: os.memfd_create("spool"))
         self.spool.threads = self.threads
@@ -67,6 +73,7 @@ class Body:
         self.store.on_room = lambda: self.told("room")
         self.store.on_budget = lambda: self.told("budget")
         self.store.on_failed = lambda _: self.told("failed")
+        self.ends_when_told = ends_when_told
         self.inside = self.ended = False
         self.verdict = TAKEN
         self.reads = self.waits = False
@@ -93,9 +100,12 @@ class Body:
             self.verdict = BUDGET
         else:
             self.failures += 1
+        if what == self.ends_when_told:
+            self.ended = True
+            self.store.end()
 
     def append(self, size):
-        if self.verdict is TAKEN and not self.store.complete and not self.failures:
+        if self.verdict is TAKEN and not (self.store.complete or self.failures or self.ended):
             data = BYTES[self.sent : self.sent + size]
             self.sent += len(data)
             with self.calling():
@@ -103,7 +113,7 @@ class Body:
 
     def take(self, size):
         self.reads = True
-        if self.waits or self.failures:
+        if self.waits or self.failures or self.ended:
             return
         with self.calling():
             data = self.store.take_next(size)
@@ -122,6 +132,8 @@ class Body:
         assert 0 <= self.memory.taken <= self.memory.total_bytes
         assert 0 <= self.disk.taken <= self.disk.total_bytes
         assert self.disk.taken >= self.spool.disk_bytes
+        if not self.threads.jobs:
+            assert self.disk.taken == self.spool.disk_bytes
         if not self.ended and not self.failures:
             # One piece beyond, and what a read brings; plus what is in the head.
             assert self.store.held_bytes <= self.sent - self.got
@@ -135,7 +147,7 @@ class Body:
         await asyncio.sleep(0)
         while self.threads.jobs:
             self.check()
-            self.threads.step()
+            self.threads.step(-1)
             await asyncio.sleep(0)
         assert self.memory.taken == self.disk.taken == 0
         assert self.spool.open_files == self.spool.disk_bytes == 0
@@ -143,21 +155,26 @@ class Body:
 
 EVENTS = st.lists(
     st.one_of(
-        st.tuples(st.just("append"), st.sampled_from([1, 700, 16 * KIB, 64 * KIB, 300 * KIB])),
-        st.tuples(st.just("take"), st.sampled_from([1, 5_000, 64 * KIB, 1_024 * KIB])),
-        st.tuples(st.sampled_from(["operation", "turn"]), st.just(0)),
+        st.tuples(st.just("append"), st.sampled_from([300 * KIB, 64 * KIB, 16 * KIB, 700, 1])),
+        st.tuples(st.just("take"), st.sampled_from([1_024 * KIB, 64 * KIB, 5_000, 1])),
+        st.tuples(st.just("operation"), st.integers(0, 2)),
+        st.tuples(st.just("turn"), st.just(0)),
     ),
     max_size=60,
 )
-MEMORY = st.sampled_from([0, 100 * KIB, 600 * KIB, 65_536 * KIB])
-DISK = st.sampled_from([0, 300 * KIB, 1_400 * KIB, 65_536 * KIB])
+MEMORY = st.sampled_from([65_536 * KIB, 600 * KIB, 100 * KIB, 0])
+DISK = st.sampled_from([65_536 * KIB, 1_400 * KIB, 700 * KIB, 300 * KIB, 0])
+SPOOLED = st.integers(0, 8)  # pieces that are on disk, as far as they may, before events begin
 
 
-async def play(body, events):
+async def play(body, spooled, events):
+    for _ in range(spooled):
+        body.append(300 * KIB)
+        await settle(body)
     for what, size in events:
         if what == "operation":
             if body.threads.jobs:
-                body.threads.step()
+                body.threads.step(size)
         elif what == "turn":
             await asyncio.sleep(0)
         else:
@@ -186,12 +203,12 @@ async def read_to_the_end(body):
     raise AssertionError("the reader never came to the end")
 
 
-@given(MEMORY, DISK, EVENTS)
+@given(MEMORY, DISK, SPOOLED, EVENTS)
 @settings(max_examples=100)
-def test_any_order_of_events_gives_the_same_bytes_in_order(memory, disk, events):
+def test_any_order_of_events_gives_the_same_bytes_in_order(memory, disk, spooled, events):
     async def scenario():
         body = Body(memory, disk)
-        await play(body, events)
+        await play(body, spooled, events)
         body.finish()
         await read_to_the_end(body)
         assert body.got == body.sent
@@ -200,12 +217,14 @@ def test_any_order_of_events_gives_the_same_bytes_in_order(memory, disk, events)
     asyncio.run(scenario())
 
 
-@given(MEMORY, DISK, EVENTS)
+@given(MEMORY, DISK, SPOOLED, EVENTS)
 @settings(max_examples=100)
-def test_a_paused_writer_gets_room_without_the_reader_or_is_told_to_let_it_begin(memory, disk, events):
+def test_a_paused_writer_gets_room_without_the_reader_or_is_told_to_let_it_begin(
+    memory, disk, spooled, events
+):
     async def scenario():
         body = Body(memory, disk)
-        await play(body, events)
+        await play(body, spooled, events)
         await settle(body)
         assert body.verdict is not FULL
         for _ in range(10_000):
@@ -219,16 +238,32 @@ def test_a_paused_writer_gets_room_without_the_reader_or_is_told_to_let_it_begin
     asyncio.run(scenario())
 
 
-@given(MEMORY, DISK, EVENTS)
+@given(MEMORY, DISK, SPOOLED, EVENTS)
 @settings(max_examples=100)
-def test_an_end_at_any_moment_gives_everything_back(memory, disk, events):
+def test_an_end_at_any_moment_gives_everything_back(memory, disk, spooled, events):
     async def scenario():
         body = Body(memory, disk)
-        await play(body, events)
+        await play(body, spooled, events)
         await body.end()
         body.append(700)
         body.store.append(b"late")
         assert body.store.take_next(1) == b""
+
+    asyncio.run(scenario())
+
+
+@given(MEMORY, DISK, SPOOLED, EVENTS, st.sampled_from(["ready", "room", "budget"]))
+@settings(max_examples=100)
+def test_an_end_from_within_any_callback_gives_everything_back(memory, disk, spooled, events, what):
+    async def scenario():
+        loop, wrong = asyncio.get_running_loop(), []
+        loop.set_exception_handler(lambda _, context: wrong.append(context))
+        body = Body(memory, disk, ends_when_told=what)
+        await play(body, spooled, events)
+        await settle(body)
+        await body.end()
+        assert wrong == []
+        assert body.spool.failures_total == 0
 
     asyncio.run(scenario())
 
@@ -240,28 +275,17 @@ def test_writes_that_fail_lose_nothing(events, good, number):
         body = Body(65_536 * KIB, 65_536 * KIB)
         left = good
 
-        def failing(operation, done, run=body.threads.run):
+        def run(operation, done, really_run=body.threads.run):
             nonlocal left
             writes = body.store._unit is not None
             left -= writes
+            really_run(fails if writes and left < 0 else operation, done)
 
-            def fails():
-                raise OSError(number, os.strerror(number))
+        def fails():
+            raise OSError(number, os.strerror(number))
 
-            run(fails if writes and left < 0 else operation, done)
-
-        def step():
-            operation, done = body.threads.jobs.pop(0)
-            try:
-                result = operation()
-            except OSError as failure:
-                done(None, failure)
-            else:
-                done(result, None)
-
-        body.threads.run = failing
-        body.threads.step = step
-        await play(body, [("append", 300 * KIB), *events])
+        body.threads.run = run
+        await play(body, 0, [("append", 300 * KIB), *events])
         body.finish()
         await read_to_the_end(body)
         assert body.got == body.sent
@@ -276,18 +300,42 @@ def test_writes_that_fail_lose_nothing(events, good, number):
 def test_a_read_that_fails_is_told_once(events):
     async def scenario():
         body = Body(65_536 * KIB, 65_536 * KIB)
-        for _ in range(3):
-            body.append(300 * KIB)
-            await settle(body)
+        await play(body, 3, [])
         body.finish()
         while not body.waits:
             body.take(1_024 * KIB)
-        body.threads.step(OSError(errno.EIO, "gone"))
+        body.threads.step(error=OSError(errno.EIO, "gone"))
         assert body.failures == 1
-        await play(body, events)
+        await play(body, 0, events)
         await settle(body)
         assert body.failures == 1
         assert body.waits, "nothing is ready after that"
         await body.end()
+
+    asyncio.run(scenario())
+
+
+def test_a_writer_that_was_paused_for_the_disk_learns_that_it_is_full():
+    async def scenario():
+        body = Body(65_536 * KIB, 700 * KIB)
+        while body.verdict is TAKEN:
+            body.append(300 * KIB)
+        assert body.verdict is FULL
+        body.threads.step()
+        assert body.verdict is BUDGET
+        await body.end()
+
+    asyncio.run(scenario())
+
+
+def test_memory_and_space_an_operation_uses_are_charged_until_it_ends_and_it_is_spared_if_it_has_not_begun():
+    async def scenario():
+        body = Body(65_536 * KIB, 65_536 * KIB)
+        body.append(300 * KIB)
+        body.append(64 * KIB)
+        body.store.end()
+        assert body.memory.taken == body.disk.taken == 300 * KIB
+        await body.end()
+        assert body.spool.written_total == 0
 
     asyncio.run(scenario())

@@ -61,3 +61,11 @@ def test_a_switch_during_a_pause_counts_from_its_beginning():
     floor.switch(*UNCONFIRMED, now=500.0)
     floor.go_on(600.0)
     assert floor.deadline() == 600.0 + 60 / 16
+
+
+def test_a_pause_moves_the_grace_of_a_later_switch_too():
+    floor = RateFloor(*UNCONFIRMED, now=0.0)
+    floor.pause(5.0)
+    floor.go_on(25.0)
+    floor.switch(*CONFIRMED, now=26.0)
+    assert floor.deadline() == 50.0
