@@ -15,16 +15,31 @@ from proxy.admin.server import OperatorListeners
 from proxy.config.settings import Settings
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.listener import Listener
+from proxy.gate import Gate
 from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.request_head import forget_fields
 from proxy.http1.response_head import forget_heads
-from proxy.matrix.routes import RouteClass
+from proxy.identity.client_key import ClientKeys
+from proxy.identity.identities import Identities
+from proxy.identity.networks import Networks
+from proxy.identity.principal import Exemptions
+from proxy.matrix.endpoint import RouteClass
+from proxy.matrix.profiles import GENERIC, figures
 from proxy.observability.logs import configure_logs
 from proxy.observability.snapshot import Snapshot
 from proxy.pipeline import Pipeline
+from proxy.policies.lanes import pool_rules
+from proxy.policies.settings import SyncSettings, given_figures
+from proxy.policies.worker_share import WorkerShare
+from proxy.spool.settings import spool_directory
+from proxy.spool.spool import Spool
+from proxy.spool.stores import BodyStores, disk_budget, memory_budget
+from proxy.upstream.bodies import Bodies
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.pool import Pool
 from proxy.upstream.probe import HomeserverProbe
+from proxy.upstream.settings import HomeserverSettings
+from proxy.upstream.whoami import Whoami
 
 _TURNS_PER_ROUND = 4
 _TURN_S = 0.25  # a deadline is found within a round of a second
@@ -43,21 +58,14 @@ class Application:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        upstream = parse_homeserver_url(settings.homeserver.url)
         clients: DeadlineSweep[ClientConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self._upstreams: DeadlineSweep[UpstreamConnection] = DeadlineSweep(_TURNS_PER_ROUND)
-        self.pool = Pool(
-            upstream.path if upstream.path is not None else (str(upstream.host), int(upstream.port or 80)),
-            limit=settings.homeserver.connections,
-            connect_timeout_s=settings.homeserver.connect_timeout_seconds,
-            idle_s=settings.homeserver.idle_seconds,
-            sweep=self._upstreams,
-        )
+        self.pool = _pool(settings.homeserver, self._upstreams)
         self._max_connections = _connections_that_fit(settings.connections.max, self.pool.limit)
-        host = b"localhost" if upstream.path is not None else f"{upstream.host}:{upstream.port}".encode()
-        self._pipeline = Pipeline(self.pool, settings.lanes, host)
+        self._spool = Spool(spool_directory(settings.bodies.spool_directory, settings.state_directory))
+        self.pipeline = _pipeline(settings, self.pool, self._spool)
         self.listener = Listener(
-            self._pipeline,
+            self.pipeline,
             settings.connections,
             max_connections=self._max_connections,
             access=settings.log.access,
@@ -109,6 +117,7 @@ class Application:
             self._turn.cancel()
         await asyncio.sleep(0)  # aborted transports end in the next turn of the loop
         self.listener.hangups.close()
+        self._spool.close()
         _log.info("stopped")
 
     async def _last_call(self, at_once: asyncio.Event) -> None:
@@ -128,8 +137,8 @@ class Application:
             connections=self.listener.states(),
             connections_limit=self._max_connections,
             accepted_total=self.listener.accepted_total,
-            requests_total={route.name.lower(): self._pipeline.requests_total[route] for route in RouteClass},
-            refused_total={reason.value: number for reason, number in self._pipeline.refused_total.items()},
+            requests_total={route.name.lower(): self.pipeline.requests_total[route] for route in RouteClass},
+            refused_total={reason.value: number for reason, number in self.pipeline.refused_total.items()},
             left_total=self.listener.left_total,
             open_descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
             descriptor_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
@@ -152,11 +161,74 @@ class Application:
             for upstream in self._upstreams.passed(now):
                 upstream.deadline_passed(now)
             self.pool.end_waits(now)
+            self.pipeline.gate.turn(now)
             self.listener.turn(now)
             forget_fields()
             forget_heads()
         finally:
             self._schedule_turn()
+
+
+def _pool(settings: HomeserverSettings, sweep: DeadlineSweep[UpstreamConnection]) -> Pool:
+    address = parse_homeserver_url(settings.url)
+    return Pool(
+        address.path if address.path is not None else (str(address.host), int(address.port or 80)),
+        limit=settings.connections,
+        connect_timeout_s=settings.connect_timeout_seconds,
+        idle_s=settings.idle_seconds,
+        sweep=sweep,
+    )
+
+
+def _pipeline(settings: Settings, pool: Pool, spool: Spool) -> Pipeline:
+    address = parse_homeserver_url(settings.homeserver.url)
+    host = b"localhost" if address.path is not None else f"{address.host}:{address.port}".encode()
+    profile = GENERIC if settings.homeserver.profile == "auto" else settings.homeserver.profile
+    found = figures(profile, given_figures(settings.lanes, SyncSettings()))
+    lanes, clients, bodies = settings.lanes, settings.clients, settings.bodies
+    exempt = clients.exempt
+    gate = Gate(
+        Identities(
+            settings.identity,
+            Exemptions(accounts=exempt.accounts, devices=exempt.devices, appservices=exempt.appservices),
+        ),
+        Whoami(pool, host, settings.identity.timeout_seconds),
+        WorkerShare(
+            pool_rules(found, history_per_account=lanes.history_per_account),
+            now=clock.now(),
+            address_share=lanes.address_share,
+            max_lead_s=lanes.max_lead_seconds,
+        ),
+        enforces_lanes=(lanes.mode or settings.mode) == "enforce",
+    )
+    memory = memory_budget(bodies.memory_total_bytes)
+    return Pipeline(
+        pool,
+        gate,
+        Bodies(
+            BodyStores(
+                spool, memory=memory, disk=disk_budget(bodies.spool_bytes), memory_bytes=bodies.memory_bytes
+            ),
+            BodyStores(
+                spool,
+                memory=memory,
+                disk=disk_budget(settings.responses.spool_bytes),
+                memory_bytes=settings.responses.memory_bytes,
+            ),
+            bodies.rate,
+        ),
+        found,
+        ClientKeys(
+            trusted_proxies=Networks(clients.trusted_proxies),
+            forwarded_header=clients.forwarded_header,
+            ipv6_prefix=clients.ipv6_prefix,
+            exempt=Networks(exempt.networks),
+        ),
+        max_hold_s=lanes.max_hold_seconds,
+        max_json_bytes=bodies.max_json_bytes,
+        forwarded_header=clients.forwarded_header,
+        homeserver_host=host,
+    )
 
 
 def run(settings: Settings) -> None:

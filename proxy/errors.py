@@ -45,6 +45,8 @@ class Reason(Enum):
         "CONNECT and TRACE are not served here",
     )
     HEAD_TIMEOUT = ("head_timeout", 408, "M_UNKNOWN", "The request did not arrive in time")
+    BODY_TIMEOUT = ("body_timeout", 408, "M_UNKNOWN", "The request's body comes too slowly")
+    BODY_TOO_LARGE = ("body_too_large", 413, "M_TOO_LARGE", "The request's body is too large")
     TARGET_TOO_LONG = ("target_too_long", 414, "M_UNKNOWN", "The request target is too long")
     HEAD_TOO_LARGE = (
         "head_too_large",
@@ -54,6 +56,35 @@ class Reason(Enum):
     )
     METHOD_UNKNOWN = ("method_unknown", 501, "M_UNRECOGNIZED", "This method is not known")
     VERSION_UNKNOWN = ("version_unknown", 505, "M_UNKNOWN", "Only HTTP/1.0 and HTTP/1.1 are served")
+    # A fair share is used up (§4.5).
+    LINE_FULL = (
+        "line_full",
+        429,
+        "M_LIMIT_EXCEEDED",
+        "Too many of your requests are waiting for the homeserver",
+        True,
+    )
+    LINE_TIMEOUT = (
+        "line_timeout",
+        429,
+        "M_LIMIT_EXCEEDED",
+        "The homeserver is busy, and your share of it with your other requests",
+        True,
+    )
+    TUNNELS_ACCOUNT = (
+        "tunnels_account",
+        429,
+        "M_LIMIT_EXCEEDED",
+        "Too many open websockets of this account",
+        True,
+    )
+    TUNNELS_ADDRESS = (
+        "tunnels_address",
+        429,
+        "M_LIMIT_EXCEEDED",
+        "Too many open websockets of this address",
+        True,
+    )
     # The homeserver cannot be used now (§10.1: same error code and hints as a rate limit, so that clients back off).
     UPSTREAM_UNREACHABLE = (
         "upstream_unreachable",
@@ -74,6 +105,13 @@ class Reason(Enum):
         502,
         "M_LIMIT_EXCEEDED",
         "The homeserver's answer is malformed",
+        True,
+    )
+    SPOOL_FAILED = (
+        "spool_failed",
+        503,
+        "M_LIMIT_EXCEEDED",
+        "The request's body could not be kept until the homeserver has time for it",
         True,
     )
     UPSTREAM_BUSY = ("upstream_busy", 503, "M_LIMIT_EXCEEDED", "The homeserver is busy", True)

@@ -1,92 +1,254 @@
 """The life of a request, top to bottom. Read this first.
 
 1. A client's connection has a complete head; `http1.request_head` parsed it, or refused it (§9).
-2. Its kind is told from method and target (`matrix.routes`); the kind sets the deadline of the answer (§4.1, §5.4).
-3. What goes to the homeserver is put together: the request line and fields as they came, without the hop-by-hop ones, with
-   exactly one X-Forwarded-For, X-Forwarded-Proto and X-Request-Id (§2.2).
-4. The pool runs the exchange on a connection to the homeserver, at once if one is idle; requests without a body are sent
-   together at the end of the loop's turn.
-5. Body and answer pass through `upstream.exchange`, each side pausing the other.
-6. The connection goes back to the pool, the client's is parked.
+2. `begin`: who the client is by address, what kind of request this is, the head as the homeserver gets it (§2.1, §2.2).
+3. `admit`: who asks, by token; the gate waits for the homeserver's word where it is not known (§2.3).
+4. `_identified`: limits that can refuse at once: sizes, tunnels.
+5. The body is read, before a worker is taken (§3).
+6. `body_read`: a worker of its lane, or a place in line (§4); the gate waits.
+7. `_run`: the pool runs the exchange on a connection to the homeserver.
+8. Answer and body pass through `upstream.exchange`, each side pausing the other.
+9. `ended`: the permits come back, in reverse; the homeserver's connection goes to the pool, the client's is parked.
 
 Refusals of every step meet in `refusal`.
 """
 
 import os
-import random
 from itertools import count
+from typing import Final, cast
+
+import structlog
 
 from proxy import clock
 from proxy.errors import Reason, refusal_bytes
+from proxy.gate import Gate, jittered
 from proxy.http1.request_head import RequestHead
-from proxy.matrix.routes import RouteClass, classify, sync_timeout_s
-from proxy.upstream.exchange import ClientPort, Exchange
+from proxy.identity.client_key import Client, ClientKeys
+from proxy.identity.networks import UNIX
+from proxy.identity.principal import Principal, anonymous
+from proxy.matrix.access_token import AccessToken, may_name_token, read_access_token
+from proxy.matrix.endpoint import RouteClass
+from proxy.matrix.profiles import Figures
+from proxy.matrix.routes import find_endpoint
+from proxy.matrix.sync_request import sync_timeout_s
+from proxy.mechanisms.rate_floor import RateFloor
+from proxy.spool.body_store import BodyStore
+from proxy.upstream.bodies import Bodies
+from proxy.upstream.exchange import ENDED, IN_SERVICE, READING, ClientPort, Exchange
 from proxy.upstream.pool import Pool
-from proxy.upstream.settings import LanesSettings
+from proxy.upstream.request_body import RequestBody
 
-_SYNC = RouteClass.SYNC
+_SYNC, _MEDIA = RouteClass.SYNC, RouteClass.MEDIA
 _SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
 _SYNC_UNKNOWN_S = 210.0
 _SYNC_LONGEST_S = 3600.0
 _UPGRADE = b"\r\nConnection: Upgrade\r\nUpgrade: websocket"
 _HINT_S = (5.0, 30.0)  # the first, and the longest, while an outage lasts: §10.1
+_OUTAGE_JITTER: Final = 0.5
+_WARN_EVERY_S: Final = 60.0
+
+_log = structlog.get_logger("fairgate")
 
 
 class Pipeline:
-    """Takes requests from clients' connections to the pool; counts what passed and what was refused."""
+    """Takes requests from clients' connections to the homeserver; counts what passed and what was refused."""
 
-    def __init__(self, pool: Pool, lanes: LanesSettings, homeserver_host: bytes) -> None:
+    def __init__(  # noqa: PLR0913  (each is a part of its own)
+        self, pool: Pool, gate: Gate, bodies: Bodies, figures: Figures, client_keys: ClientKeys, *, max_hold_s: float,
+        max_json_bytes: int, forwarded_header: str, homeserver_host: bytes,
+    ) -> None:  # fmt: skip
         self.pool = pool
+        self.gate = gate
+        gate.identified = self._identified
+        gate.granted = self._run
+        self.client_keys = client_keys
+        self.figures = figures
+        self.bodies = bodies
+        self.max_hold_s = max_hold_s
         self.requests_total = [0] * len(RouteClass)
         self.refused_total = dict.fromkeys(Reason, 0)
+        self._max_json_bytes = max_json_bytes
+        self._by_forwarded = forwarded_header == "Forwarded"
         self._host_field = b"\r\nHost: %s" % homeserver_host
-        self._deadlines = _deadlines(lanes)
         # Unique across processes and restarts; an id only joins our log with the homeserver's.
         self._id_prefix = b"fg-%s-" % os.urandom(4).hex().encode()
         self._ids = count(1)
+        self._warned_at = -_WARN_EVERY_S
 
-    def begin(self, client: ClientPort, head: RequestHead, forwarded: bytes, now: float) -> Exchange:
-        """Make the exchange of a request; `forwarded` is the client's X-Forwarded-For and -Proto, each behind its CR LF."""
-        route = classify(head.method, head.target)
-        self.requests_total[route] += 1
+    # 2 to 4: what can be told from the head.
+
+    def begin(self, port: ClientPort, head: RequestHead, asker: Client, now: float) -> Exchange:
+        """Make the exchange of a request. `asker` is who the peer is by address."""
+        endpoint = find_endpoint(head.method, head.target)
+        self.requests_total[endpoint.route] += 1
         fields = head.fields
+        named = fields.forwarded if self._by_forwarded else fields.forwarded_for
+        if named:
+            asker = self.client_keys.resolve(UNIX if asker.key == UNIX else asker.address.decode(), named)
+            if asker.suspected_ingress:
+                self._warn_of_ingress(asker, now)
+        added = asker.fields(asker.scheme(fields.forwarded_proto, b"http"))
         request_id = fields.request_id
         if request_id is None:
             request_id = self._id_prefix + b"%x" % next(self._ids)
-            forwarded += b"\r\nX-Request-Id: " + request_id
+            added += b"\r\nX-Request-Id: " + request_id
         if fields.host is None:
-            forwarded += self._host_field
+            added += self._host_field
         if head.upgrade:
-            forwarded += _UPGRADE
-        wire_head = b"".join((head.line, fields.wire, forwarded, b"\r\n\r\n"))
-        deadline_s = self._deadlines[route]
-        if route is _SYNC:
+            added += _UPGRADE
+        wire_head = b"".join((head.line, fields.wire, added, b"\r\n\r\n"))
+        deadline_s = self.figures.deadlines_s[endpoint.route]
+        if endpoint.route is _SYNC:
             timeout_s = sync_timeout_s(head.target)
             deadline_s = (
                 _SYNC_UNKNOWN_S if timeout_s is None else min(timeout_s + _SYNC_SLACK_S, _SYNC_LONGEST_S)
             )
-        return Exchange(client, head, route, request_id, wire_head, self.pool, deadline_s, now)
+        exchange = Exchange(port, asker, head, endpoint, wire_head, self, deadline_s, now)
+        exchange.request_id = request_id
+        return exchange
 
-    def refusal(self, reason: Reason, *, close: bool, head_only: bool) -> bytes:
-        """Count a refusal and give its bytes."""
+    def admit(self, exchange: Exchange, now: float) -> None:
+        """Take a request as far as it may go at once."""
+        principal: Principal | None
+        if exchange.endpoint.takes_token:
+            access = _access_of(exchange.head)
+            if access.token:
+                exchange.access = access
+                principal = self.gate.identify(exchange, access, now)
+                if principal is None:
+                    return
+            else:
+                principal = anonymous(exchange.asker)
+        else:
+            principal = anonymous(exchange.asker)
+        self._identified(exchange, principal, now)
+
+    def _identified(self, exchange: Exchange, principal: Principal, now: float) -> None:
+        exchange.principal = principal
+        body = exchange.body
+        if body is None:
+            self._take_worker(exchange, now)
+            return
+        if body.left > self._max_json_bytes and not exchange.endpoint.is_upload:
+            self._refuse(exchange, Reason.BODY_TOO_LARGE)
+            return
+        exchange.stage = READING
+        exchange.client.body_wanted()
+
+    # 5 and 6: its body, a worker.
+
+    def body_floor(self, exchange: Exchange, now: float) -> RateFloor:
+        """Give how fast a body that is not whole yet has to come."""
+        return self.bodies.floor(exchange.principal, now)
+
+    def body_too_slow(self, exchange: Exchange, now: float) -> bool:
+        """Tell whether it comes too slowly."""
+        return self.bodies.too_slow(cast(RequestBody, exchange.body), now)
+
+    def new_store(self, exchange: Exchange) -> BodyStore:
+        """Make the store of a body that comes in pieces."""
+        return self.bodies.request_store(cast(Principal, exchange.principal))
+
+    def body_grows(self, exchange: Exchange, body: RequestBody) -> None:
+        """Refuse a body that got too large on its way."""
+        if body.read_bytes > self._max_json_bytes and not exchange.endpoint.is_upload:
+            self._give_up(exchange, Reason.BODY_TOO_LARGE)
+
+    def body_lost(self, exchange: Exchange) -> None:
+        """The disk lost a part of it."""
+        self._give_up(exchange, Reason.SPOOL_FAILED)
+
+    def body_read(self, exchange: Exchange) -> None:
+        """Go on with a request whose body is there, or can be kept no longer."""
+        if exchange.stage == READING:
+            self._take_worker(exchange, clock.now())
+
+    def _take_worker(self, exchange: Exchange, now: float) -> None:
+        if self.gate.take_worker(exchange, now):
+            self._run(exchange, now)
+
+    # 7 to 9: the homeserver, and the end.
+
+    def _run(self, exchange: Exchange, now: float) -> None:
+        exchange.stage = IN_SERVICE
+        self.pool.submit(exchange, now)
+
+    def ends_with_client(self, exchange: Exchange) -> bool:
+        """Tell whether the homeserver stops working on it when its connection goes (§8)."""
+        return self.figures.ends_with_client(exchange.endpoint, exchange.head.method)
+
+    def held(self, exchange: Exchange, now: float) -> None:
+        """The homeserver goes on with it, for nobody."""
+        self.gate.hold(exchange, now)
+
+    def tunnelled(self, exchange: Exchange) -> None:
+        """It is a tunnel now, and needs no worker any more."""
+        self.gate.give_back(exchange, clock.now())
+
+    def ended(self, exchange: Exchange, now: float) -> None:
+        """The homeserver is done with it."""
+        exchange.stage = ENDED
+        exchange.end_body()
+        status = exchange.status
+        if exchange.access is not None and (
+            status == 401 or (exchange.endpoint.kills_token and 200 <= status < 300)
+        ):
+            self.gate.identities.drop(exchange.access.token)
+        if status == 504 and exchange.endpoint.route is not _MEDIA:
+            # Whoever gave up waiting for the homeserver, it may still be at work. Of media it says that there is none yet.
+            self.gate.hold_until(exchange, now + self.max_hold_s, now)
+        self.gate.give_back(exchange, now)
+
+    def withdraw(self, exchange: Exchange) -> None:
+        """Its client left before the homeserver got it."""
+        if exchange.stage == ENDED:
+            return
+        if exchange.stage == IN_SERVICE:
+            self.pool.withdraw(exchange)
+        exchange.stage = ENDED
+        exchange.end_body()
+        self.gate.withdraw(exchange, clock.now())
+
+    # Answers of our own.
+
+    def refusal(self, reason: Reason, retry_after_s: float | None, *, close: bool, head_only: bool) -> bytes:
+        """Count a refusal and give its bytes; without a hint of its own it is about the homeserver: longer in a long outage."""
         self.refused_total[reason] += 1
-        retry_after_s = None
-        if reason.retry:
+        if reason.retry and retry_after_s is None:
             first, longest = _HINT_S
             outage_s = self.pool.failing_for_s(clock.now())
-            retry_after_s = min(longest, first + outage_s) * random.uniform(0.5, 1.5)  # noqa: S311  (spreads, hides nothing)
+            retry_after_s = jittered(min(longest, first + outage_s), _OUTAGE_JITTER)
         return refusal_bytes(reason, retry_after_s=retry_after_s, close=close, head_only=head_only)
 
+    def _give_up(self, exchange: Exchange, reason: Reason) -> None:
+        client = exchange.client
+        exchange.left(clock.now())
+        if exchange.answer_began:
+            client.cut()
+        else:
+            client.refuse(reason)
 
-def _deadlines(lanes: LanesSettings) -> list[float]:
-    by_class = {
-        RouteClass.VITAL: lanes.vital.deadline_seconds,
-        RouteClass.REQUESTS: lanes.requests.deadline_seconds,
-        RouteClass.MEDIA: lanes.media.deadline_seconds,
-        RouteClass.HISTORY: lanes.requests.history_deadline_seconds,
-        RouteClass.REMOTE: lanes.remote.deadline_seconds,
-        RouteClass.FEDERATION: lanes.federation.deadline_seconds,
-        RouteClass.SYNC: _SYNC_UNKNOWN_S,
-        RouteClass.FIRST_SYNC: lanes.first_syncs.deadline_seconds,
-    }
-    return [by_class[route] for route in RouteClass]
+    def _refuse(self, exchange: Exchange, reason: Reason) -> None:
+        exchange.stage = ENDED
+        exchange.client.refuse(reason)
+
+    def _warn_of_ingress(self, asker: Client, now: float) -> None:
+        if now - self._warned_at >= _WARN_EVERY_S:
+            self._warned_at = now
+            _log.warning(
+                "a peer that is not in clients.trusted_proxies sends a forwarding header: if it is your ingress, name it "
+                "there; until then all its clients count as one where they have no token",
+                peer=asker.key,
+            )
+
+
+def _access_of(head: RequestHead) -> AccessToken:
+    """Read the token; what a block of fields says of it is kept beside it."""
+    fields = head.fields
+    query = head.target.partition(b"?")[2]
+    if query and may_name_token(query):
+        return read_access_token(fields.authorization, query)
+    access: AccessToken | None = fields.access
+    if access is None:
+        access = fields.access = read_access_token(fields.authorization, b"")
+    return access

@@ -1,11 +1,16 @@
 """The settings tree: each part declares its own beside its code, here they are put together."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.admin.settings import AdminSettings, MetricsSettings
 from proxy.downstream.settings import ConnectionSettings, ListenSettings
+from proxy.identity.settings import ClientsSettings, IdentitySettings
 from proxy.observability.settings import LogSettings
-from proxy.upstream.settings import HomeserverSettings, LanesSettings
+from proxy.policies.settings import LanesSettings
+from proxy.spool.settings import BodiesSettings, ResponsesSettings
+from proxy.upstream.settings import HomeserverSettings
 
 
 class Settings(BaseModel):
@@ -13,10 +18,16 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    mode: Literal["enforce", "report"] = "enforce"
     listen: tuple[ListenSettings, ...] = Field(default=(ListenSettings(),), min_length=1)
     homeserver: HomeserverSettings = HomeserverSettings()
+    clients: ClientsSettings = ClientsSettings()
     connections: ConnectionSettings = ConnectionSettings()
+    identity: IdentitySettings = IdentitySettings()
+    bodies: BodiesSettings = BodiesSettings()
+    responses: ResponsesSettings = ResponsesSettings()
     lanes: LanesSettings = LanesSettings()
     admin: AdminSettings = AdminSettings()
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
+    state_directory: str | None = Field(default=None, min_length=1)

@@ -11,12 +11,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy import clock
+from proxy.downstream.outbox import Outbox
 from proxy.errors import Reason, Refused
 from proxy.http1.chunked import BadChunkError
 from proxy.http1.deadlines import NEVER
 from proxy.http1.life_cycle import Event, State, next_state
-from proxy.http1.request_head import parse_request_head
+from proxy.http1.partial_head import head_end, why_hopeless
+from proxy.http1.request_head import CHUNKED, parse_request_head
+from proxy.identity.client_key import Client
 from proxy.upstream.exchange import Exchange
+from proxy.upstream.request_body import RequestBody
 
 if TYPE_CHECKING:
     from proxy.downstream.listener import Listener
@@ -31,7 +35,7 @@ _BUFFER: Final = memoryview(bytearray(65_536))
 _SMALL_BUFFER: Final = _BUFFER[:_MAX_AHEAD_BYTES]
 _LINGER_S: Final = 2.0  # after a last answer, for the client to see it: §10.3
 _LINGER_BYTES: Final = 1_048_576
-_STALLED_S: Final = 60.0  # a client that takes nothing of its answer for so long is gone
+_LOOK_S: Final = 1.0  # how often a slow body or a slow reader is looked at: §3.2
 _TUNNEL_IDLE_S: Final = 3600.0  # without a byte either way
 _STOP_PARKED_S: Final = 0.25  # a request already on its way to a parked connection is still served
 _RESET: Final = struct.pack("ii", 1, 0)  # of SO_LINGER: closing resets, where it would end in order
@@ -50,27 +54,28 @@ def _small_buffer(sizehint: int) -> memoryview:  # noqa: ARG001
 class ClientConnection(asyncio.BufferedProtocol):
     """See the module.
 
-    `kept` are bytes read and not yet used; `unsent` is how much the client had still to take when we last looked; `dropped`
-    counts what it sent after its last answer; `ended` says that it will send no more.
+    `asker` is who the peer is by address; `kept` are bytes read and not yet used; `outbox` is there while the client does not
+    take its answer as fast as it comes; `dropped` counts what it sent after its last answer; `ended` says that it will send no
+    more.
     """
 
     __slots__ = (
         "_listener",
+        "asker",
         "client_full",
         "deadline_at",
         "dropped",
         "ended",
         "exchange",
-        "forwarded",
         "get_buffer",
         "kept",
         "opened_at",
+        "outbox",
         "paused",
         "served",
         "state",
         "sweep_slot",
         "transport",
-        "unsent",
         "upstream_full",
     )
 
@@ -82,12 +87,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.state = _FIRST_BYTE
         self.exchange: Exchange | None = None
         self.kept = b""
-        self.forwarded = b""
+        self.asker: Client | None = None
+        self.outbox: Outbox | None = None
         self.deadline_at = NEVER
         self.sweep_slot = -1
         self.opened_at = 0.0
         self.served = 0
-        self.unsent = 0
         self.dropped = 0
         self.ended = False
         self.paused = False
@@ -147,7 +152,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.state is not _IN_SERVICE or self.exchange is None:
             return False
         return bool(self.kept) and (
-            self.exchange.body_left != 0 or self.exchange.head.upgrade or _HEAD_END in self.kept
+            not self.exchange.body_complete or self.exchange.head.upgrade or _HEAD_END in self.kept
         )
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
@@ -158,48 +163,112 @@ class ClientConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """The client takes no more of its answer for now."""
         self.client_full = True
-        self.unsent = self.transport.get_write_buffer_size()
-        if self.state is not _LINGER:
-            self.deadline_at = clock.now() + _STALLED_S
-        if self.exchange is not None and self.exchange.upstream is not None:
-            self.exchange.upstream.set_client_full(True)
+        if self.state is _TUNNEL:
+            if self.exchange is not None and self.exchange.upstream is not None:
+                self.exchange.upstream.set_client_full(True)
+            return
+        now = clock.now()
+        if self.outbox is None:
+            self.outbox = self._new_outbox(now)
+        self.outbox.floor.go_on(now)
+        self.deadline_at = now + _LOOK_S
 
     def resume_writing(self) -> None:
         """It does again."""
         self.client_full = False
+        now = clock.now()
+        if self.state is _TUNNEL:
+            self.deadline_at = now + _TUNNEL_IDLE_S
+            if self.exchange is not None and self.exchange.upstream is not None:
+                self.exchange.upstream.set_client_full(False)
+        elif self.outbox is not None:
+            self.outbox.floor.pause(now)
+            self.outbox.pump()
+
+    # From the outbox.
+
+    def outbox_has_room(self) -> None:
+        """More of the answer may be kept."""
+        if self.exchange is not None and self.exchange.upstream is not None:
+            self.exchange.upstream.set_client_full(False)
+
+    def outbox_drained(self) -> None:
+        """The client has taken what was kept for it."""
+        outbox = cast(Outbox, self.outbox)
         if self.state is _IN_SERVICE:
             self.deadline_at = NEVER
+            if outbox.closes is None:
+                return  # the answer goes on
+        self.outbox = None
+        outbox.end()
+        now = clock.now()
+        if self.state is _IN_SERVICE:
+            self._finish(now, close=bool(outbox.closes))
         elif self.state is _LINGER:
-            self.deadline_at = clock.now() + _LINGER_S
+            self.deadline_at = now + _LINGER_S
         elif self.state is _PARKED:
             self.deadline_at = self._listener.parked_until
             self._go_on()
-            return  # what is served from here on was never paused
-        elif self.state is _TUNNEL:
-            self.deadline_at = clock.now() + _TUNNEL_IDLE_S
-        if self.exchange is not None and self.exchange.upstream is not None:
-            self.exchange.upstream.set_client_full(False)
+
+    def outbox_lost(self) -> None:
+        """A part of the answer cannot be read again: the client must be able to tell."""
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.left(clock.now())
+        self._reset()
 
     # From the sweep, the watcher and the listener.
 
     def deadline_passed(self, now: float) -> None:
         """Act on a deadline as the table says."""
-        if self._takes_its_answer(now):
-            return
-        if self.state is _CLOSED:
+        state = self.state
+        if state is _CLOSED:
             self.transport.abort()
-        elif self.state is _HEAD:
-            self.state = next_state(self.state, Event.DEADLINE)
+        elif state is _HEAD:
+            self.state = next_state(state, Event.DEADLINE)
             self.refuse(Reason.HEAD_TIMEOUT)
+        elif state is _TUNNEL or state is _FIRST_BYTE:
+            self._end(Event.DEADLINE)
+        elif self.client_full or self.transport.get_write_buffer_size():
+            self._look_at_reader(now)
+        elif state is _IN_SERVICE:
+            self._look_at_body(now)
         else:
             self._end(Event.DEADLINE)
 
+    def _look_at_reader(self, now: float) -> None:
+        """End a client that takes its answer too slowly."""
+        if self.outbox is None:
+            self.outbox = self._new_outbox(now)
+        elif self.outbox.too_slow(now):
+            self._end(Event.DEADLINE)
+            return
+        self.deadline_at = now + _LOOK_S
+
+    def _new_outbox(self, now: float) -> Outbox:
+        principal = None if self.exchange is None else self.exchange.principal
+        return Outbox(self, self._listener.pipeline.bodies, principal, now)
+
+    def _look_at_body(self, now: float) -> None:
+        """Refuse a body that comes too slowly; our own pauses do not count."""
+        exchange = self.exchange
+        if exchange is None or exchange.body is None or not exchange.body.left:
+            self.deadline_at = NEVER
+            return
+        self.deadline_at = now + _LOOK_S
+        if self._listener.pipeline.body_too_slow(exchange, now):
+            exchange.left(now)
+            if exchange.answer_began:
+                self.cut()
+            else:
+                self.refuse(Reason.BODY_TIMEOUT)
+
     def hung_up(self, *, gone: bool, unread_bytes: int) -> None:
         """While we do not read: the client is gone, or sends no more than what lies in the kernel."""
-        exchange = self.exchange
-        if not gone and exchange is not None and exchange.body_left:
+        body = None if self.exchange is None else self.exchange.body
+        if not gone and body is not None and body.left:
             # All of the body may have arrived; its end is seen when it is read.
-            if exchange.body is not None or exchange.body_left <= unread_bytes + len(self.kept):
+            if body.left == CHUNKED or body.left <= unread_bytes + len(self.kept):
                 return
         elif not gone and (self.kept or unread_bytes) and len(self.kept) < _MAX_AHEAD_BYTES:
             return
@@ -214,7 +283,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     def stop_now(self) -> None:
         """The time for a graceful end is over."""
         if self.state is _IN_SERVICE and self.exchange is not None and not self.exchange.answer_began:
-            self.exchange.abandon()
+            self.exchange.left(clock.now())
             self.refuse(Reason.STOPPING)
         self._watch_no_longer()
         self.transport.close()
@@ -227,23 +296,33 @@ class ClientConnection(asyncio.BufferedProtocol):
     # ClientPort, for the exchange.
 
     def write(self, data: bytes) -> None:
-        """Send to the client."""
-        self.transport.write(data)
+        """Send to the client, or keep it while it takes no more."""
+        outbox = self.outbox
+        if outbox is None or (not self.client_full and outbox.is_empty):
+            self.transport.write(data)
+        elif not outbox.put(data) and self.exchange is not None and self.exchange.upstream is not None:
+            self.exchange.upstream.set_client_full(True)
 
     def body_wanted(self) -> None:
         """Tell a client that waits for it to go on, and use what it sent already."""
         exchange = cast(Exchange, self.exchange)
-        if exchange.body_left > _MAX_AHEAD_BYTES:
+        body = cast(RequestBody, exchange.body)
+        body.wanted = True
+        if body.left > _MAX_AHEAD_BYTES:
             self._read_into(_buffer)
         if exchange.head.fields.expects_continue and not self.kept:
             self.transport.write(_CONTINUE)
-        if self.kept and not exchange.head.upgrade:
+        if self.kept:
             data, self.kept = self.kept, b""
             self._read_in_service(data)
-        if self.ended and self.exchange is exchange and exchange.body_left:
-            self._left()  # the rest of the body will never come
-        else:
-            self._update_reading()
+        if self.exchange is exchange and body.left:
+            if self.ended:
+                self._left()  # the rest of the body will never come
+                return
+            now = clock.now()
+            body.floor = self._listener.pipeline.body_floor(exchange, now)
+            self.deadline_at = now + _LOOK_S
+        self._update_reading()
 
     def must_close(self) -> bool:
         """Whether this answer is the last."""
@@ -258,7 +337,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         )
 
     def answered(self, now: float, *, close: bool) -> None:
-        """The answer is written: park, serve what was sent ahead, or end."""
+        """The answer is complete: go on once the client has taken what was kept of it."""
+        if self.outbox is not None and not self.outbox.is_empty:
+            self.outbox.finish(close=close)
+        else:
+            self._finish(now, close=close)
+
+    def _finish(self, now: float, *, close: bool) -> None:
+        """All of the answer is written: park, serve what was sent ahead, or end."""
         exchange, self.exchange = self.exchange, None
         listener = self._listener
         if listener.logs_all:
@@ -270,15 +356,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self.get_buffer is _buffer:
             self._read_into(_small_buffer)
         self.upstream_full = False
-        self.deadline_at = now + _STALLED_S if self.client_full else listener.parked_until
+        self.deadline_at = now + _LOOK_S if self.client_full else listener.parked_until
         if self.kept or self.paused or self.client_full:
             self._go_on()
 
-    def refuse(self, reason: Reason) -> None:
+    def refuse(self, reason: Reason, retry_after_s: float | None = None) -> None:
         """Answer by ourselves. The connection lives on where the request is wholly read and framing allows."""
         exchange = self.exchange
         close = exchange is None or self.must_close() or not exchange.body_complete
-        self.transport.write(self._listener.refusal(reason, exchange, close=close))
+        self.transport.write(self._listener.refusal(reason, exchange, retry_after_s, close=close))
         if exchange is None:
             self._linger()
         else:
@@ -289,13 +375,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         exchange, self.exchange = cast(Exchange, self.exchange), None
         if self.state is not _TUNNEL and self._listener.logs_all:
             self._listener.answered(exchange)
-        self._watch_no_longer()
-        if exchange.closes:
-            sock = self.transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            self.transport.abort()
+        if exchange.closes or self.outbox is not None:
+            self._reset()
         else:
+            self._watch_no_longer()
             self.transport.close()
+            self.state = next_state(self.state, Event.LEFT)
+            self.deadline_at = clock.now() + _LINGER_S
+
+    def _reset(self) -> None:
+        self._watch_no_longer()
+        self._drop_outbox()
+        sock = self.transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.transport.abort()
         self.state = next_state(self.state, Event.LEFT)
         self.deadline_at = clock.now() + _LINGER_S
 
@@ -329,11 +422,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _read_head(self, data: bytes, seen: int = 0) -> None:
         """Serve the request whose head is whole, refuse it, or keep what there is; the first `seen` bytes are known."""
         listener = self._listener
-        start = (
-            2 if data.startswith(b"\r\n") else 0
-        )  # one empty line before a request is allowed (RFC 9112 §2.2)
-        end = data.find(b"\r\n\r\n", seen - 3 if seen > 5 else start) + 4
-        if end == 3 or end > listener.max_head_bytes:
+        start, end = head_end(data, seen)
+        if end < 0 or end > listener.max_head_bytes:
             self._keep_partial_head(data, seen)
             return
         self.kept = data[end:]
@@ -347,9 +437,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self.state = next_state(self.state, _HEAD_COMPLETE)
         self.deadline_at = NEVER
         self.served += 1
+        now = clock.now()
         pipeline = listener.pipeline
-        self.exchange = exchange = pipeline.begin(self, head, self.forwarded, clock.now())
-        pipeline.pool.submit(exchange)
+        self.exchange = exchange = pipeline.begin(self, head, cast(Client, self.asker), now)
+        pipeline.admit(exchange, now)
         if self.kept and self.exchange is exchange:
             self._update_reading()
 
@@ -358,22 +449,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.state = next_state(self.state, _BYTES)
             self.deadline_at = clock.now() + self._listener.settings.head_seconds
         self.kept = data
-        self._check_partial_head(data, seen)
-
-    def _check_partial_head(self, data: bytes, seen: int) -> None:
-        """Refuse early what cannot become a good head any more, without waiting for its end."""
         settings = self._listener.settings
-        reason = None
-        longest_line = settings.max_target_bytes + 64
-        if len(data) > settings.max_head_bytes:
-            reason = Reason.HEAD_TOO_LARGE
-        if data.startswith(b"\r\n\r"):
-            reason = Reason.BAD_REQUEST_LINE
-        elif len(data) > longest_line and data.find(b"\n", 0, longest_line) < 0:
-            reason = Reason.TARGET_TOO_LONG
-        elif data.count(b"\n", seen) != data.count(b"\r\n", max(0, seen - 1)):
-            first = data.find(b"\n")
-            reason = Reason.BAD_FIELD if data[first - 1 : first] == b"\r" else Reason.BAD_REQUEST_LINE
+        reason = why_hopeless(
+            data, seen, max_head_bytes=settings.max_head_bytes, max_target_bytes=settings.max_target_bytes
+        )
         if reason is not None:
             self.refuse(reason)
 
@@ -385,20 +464,23 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _read_in_service(self, data: bytes) -> None:
         """Bytes while a request is served: its body, or what comes after it."""
         exchange = cast(Exchange, self.exchange)
-        if exchange.body_left and exchange.upstream is not None:
+        body = exchange.body
+        if body is not None and body.left and body.wanted:
             try:
-                data = exchange.take_body(data)
+                data = body.take(data)
             except BadChunkError:
                 self.kept = b""
-                exchange.abandon()
+                exchange.left(clock.now())
                 if exchange.answer_began:
                     self.cut()
                 else:
                     self.refuse(Reason.BAD_CHUNK)
                 return
-        if data:
+        if data and self.exchange is exchange:
             self.kept += data
             self._update_reading()
+        elif data and self.state is _PARKED:
+            self._read_head(data)  # the body's end was the answer's, too
 
     def _go_on(self) -> None:
         """Parked: serve what was sent ahead, but nothing for a client that has not taken its last answer."""
@@ -423,6 +505,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if pause == self.paused or self.transport.is_closing():
             return
         self.paused = pause
+        if exchange is not None and exchange.body is not None and exchange.body.floor is not None:
+            exchange.body.floor.set_paused(pause, clock.now())
         if pause:
             self.transport.pause_reading()
             self._listener.hangups.watch(self, self._descriptor())
@@ -432,20 +516,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     # Ending.
 
-    def _takes_its_answer(self, now: float) -> bool:
-        """Whether something is still to be taken, and some of it was since we last looked; if so, look again later."""
-        unsent = self.transport.get_write_buffer_size()
-        if not unsent or unsent == self.unsent:
-            return False
-        self.unsent = unsent
-        self.deadline_at = now + _STALLED_S
-        return True
-
     def _linger(self) -> None:
         """Close so that the client sees the answer: half-close, drop what still comes, then close."""
         self.state = next_state(self.state, Event.ANSWERED_LAST)
         self.deadline_at = clock.now() + _LINGER_S
-        self.unsent = -1
         self.kept = b""
         self.upstream_full = False
         self._update_reading()
@@ -459,21 +533,27 @@ class ClientConnection(asyncio.BufferedProtocol):
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             self._listener.left(exchange, in_tunnel=self.state is _TUNNEL)
-            exchange.abandon()
+            exchange.left(clock.now())
         self._end(Event.LEFT)
 
     def _end(self, event: Event) -> None:
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
-            exchange.abandon()
+            exchange.left(clock.now())
         self.state = next_state(self.state, event)
         self.kept = b""
         self._watch_no_longer()
+        self._drop_outbox()
         if event is Event.DRAINED:
             self.deadline_at = clock.now() + _LINGER_S
             self.transport.close()
         else:
             self.transport.abort()
+
+    def _drop_outbox(self) -> None:
+        if self.outbox is not None:
+            self.outbox.end()
+            self.outbox = None
 
     def _watch_no_longer(self) -> None:
         """Before a paused connection closes: its descriptor may be another's a moment later."""

@@ -6,7 +6,7 @@ The head's size was checked by the caller, over segments, before this is called.
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import httptools
 
@@ -58,10 +58,11 @@ class RequestFields:
     """What the fields of a request say; `wire` is those that are forwarded, each behind its CR LF. Not to be changed.
 
     `authorization`, `forwarded_for`, `forwarded` and `forwarded_proto` are the raw values in order, () where there are none;
-    of these only Authorization is forwarded.
+    of these only Authorization is forwarded. `access` is for who reads the token: what it made of them.
     """
 
     __slots__ = (
+        "access",
         "authorization",
         "background",
         "expects_continue",
@@ -78,6 +79,7 @@ class RequestFields:
     )
 
     host: bytes | None
+    access: Any
     authorization: tuple[bytes, ...]
     background: bool
     forwarded: tuple[bytes, ...]
@@ -220,6 +222,7 @@ def _read_fields(block: bytes, max_fields: int, *, http11: bool) -> RequestField
     )
     parsed.request_id = values[REQUEST_ID][0] if REQUEST_ID in values else None
     parsed.websocket = any(value.lower() == b"websocket" for value in values.get(UPGRADE, ()))
+    parsed.access = None
     parsed.authorization = tuple(values.get(AUTHORIZATION, ()))
     parsed.forwarded_for = tuple(values.get(FORWARDED_FOR, ()))
     parsed.forwarded = tuple(values.get(FORWARDED, ()))

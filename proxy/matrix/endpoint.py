@@ -24,12 +24,12 @@ class Lane(IntEnum):
 
     NONE = -1
     REQUESTS = 0
-    VITAL = 1
-    MEDIA = 2
-    REMOTE = 3
-    FIRST_SYNCS = 4
-    FEDERATION = 5
-    APPSERVICES = 6
+    MEDIA = 1
+    REMOTE = 2
+    FIRST_SYNCS = 3
+    FEDERATION = 4
+    APPSERVICES = 5
+    VITAL = 6  # the last, since it is never in the pool of the others
 
 
 class Poll(IntEnum):

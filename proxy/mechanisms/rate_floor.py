@@ -50,6 +50,13 @@ class RateFloor:
             self._origin_at += pause_s
             self._paused_at = _NEVER
 
+    def set_paused(self, paused: bool, now: float) -> None:  # noqa: FBT001  (it is what a caller's own flag is)
+        """Pause or go on."""
+        if paused:
+            self.pause(now)
+        else:
+            self.go_on(now)
+
     def switch(self, rate_per_s: float, grace_s: float, now: float) -> None:
         """Require another rate from now on; `grace_s` counts from the beginning and only while nothing was required yet."""
         at = min(now, self._paused_at)

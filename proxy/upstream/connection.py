@@ -60,20 +60,27 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.deadline_at = now + exchange.deadline_s
         self._interim = 0
         exchange.upstream = self
-        if exchange.body_left == 0 and not exchange.head.upgrade:
+        if exchange.body_complete and not exchange.head.upgrade:
             self.unsent = True
             self._pool.send_soon(self)
         else:
-            self.transport.write(exchange.wire_head)
-            exchange.client.body_wanted()  # the body follows as the client sends it
+            self._send(exchange)
 
     def send(self) -> None:
         """Send the request that `begin` put off to the end of the turn, unless it was given up meanwhile."""
-        if self.transport.is_closing():
+        if not self.unsent or self.transport.is_closing():
             return  # still unsent: `connection_lost` runs it elsewhere
         self.unsent = False
         if self.exchange is not None:
-            self.transport.write(self.exchange.wire_head)
+            self._send(self.exchange)
+
+    def _send(self, exchange: Exchange) -> None:
+        body = exchange.body
+        if body is None:
+            self.transport.write(exchange.wire_head)
+        else:
+            self.transport.write(exchange.wire_head + body.first())
+            body.go_on()
 
     # UpstreamPort, for the exchange.
 
@@ -85,6 +92,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         """Pass on the end of a tunnel's client."""
         if self.transport.can_write_eof() and not self.transport.is_closing():
             self.transport.write_eof()
+
+    def has_sent_all(self) -> bool:
+        """Tell whether the kernel has all that was written."""
+        return not self.unsent and not self.transport.get_write_buffer_size()
 
     def set_client_full(self, full: bool) -> None:  # noqa: FBT001
         """Stop reading while the client cannot take more; that time is not the homeserver's."""
@@ -99,10 +110,18 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self._paused_at = 0.0
             self.transport.resume_reading()
 
+    def go_on_until(self, deadline_at: float) -> None:
+        """The client is gone: the homeserver may take until then."""
+        self.deadline_at = deadline_at
+
     def abandon(self) -> None:
         """Nobody wants the answer."""
         self.exchange = None
-        self.transport.abort()
+        if self.unsent and not self.transport.is_closing():
+            self.unsent = False
+            self._pool.release(self, clock.now())
+        else:
+            self.transport.abort()
 
     # From the event loop.
 
@@ -147,22 +166,23 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         if self.unsent:
             self._pool.resend(exchange)  # nothing of it was sent, so any method may go elsewhere
         elif self.tunnel or exchange.answer_began:
-            exchange.fail(Reason.UPSTREAM_CLOSED)
+            exchange.fail(Reason.UPSTREAM_CLOSED, clock.now())
         elif not self._head_bytes and not self._interim and exchange.may_resend():
             self._pool.resend(exchange)
         else:
-            self._pool.note_failure(clock.now())
-            exchange.fail(Reason.UPSTREAM_CLOSED)
+            now = clock.now()
+            self._pool.note_failure(now)
+            exchange.fail(Reason.UPSTREAM_CLOSED, now)
 
     def pause_writing(self) -> None:
         """The homeserver takes no more for now."""
         if self.exchange is not None:
-            self.exchange.client.set_upstream_full(True)
+            self.exchange.set_upstream_full(True)
 
     def resume_writing(self) -> None:
         """It does again."""
         if self.exchange is not None:
-            self.exchange.client.set_upstream_full(False)
+            self.exchange.set_upstream_full(False)
 
     def deadline_passed(self, now: float) -> None:
         """Idle too long, or an answer too late."""
@@ -174,7 +194,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self.deadline_at = now + 1.0
             self._paused_at = now
         else:
-            self._break(exchange, Reason.UPSTREAM_TIMEOUT)
+            self._pool.note_broken(Reason.UPSTREAM_TIMEOUT, None)
+            exchange.timed_out(now)
 
     # The answer.
 
@@ -261,18 +282,16 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._chunks = None
         if self._paused_at:
             self.set_client_full(False)
-        sent = exchange.body_left == 0 and not self.transport.get_write_buffer_size()
-        if self._reusable and sent and not beyond:
+        if self._reusable and not beyond and exchange.is_sent(self):
             self.used_before = True
             self._pool.release(self, now)
         else:
             self.transport.abort()  # bytes beyond the answer, or a request that it did not wait for
-        exchange.upstream = None
-        exchange.client.answered(now, close=exchange.closes)
+        exchange.answered(now)
 
     def _break(self, exchange: Exchange, reason: Reason, error: Exception | None = None) -> None:
         """Give this answer up."""
         self.exchange = None
         self._pool.note_broken(reason, error)
         self.transport.abort()
-        exchange.fail(reason)
+        exchange.fail(reason, clock.now())

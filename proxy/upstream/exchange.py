@@ -1,17 +1,29 @@
 """One request and its answer between a client's connection and the homeserver's: who owns what, until both are done.
 
-An exchange waits in the pool, runs on one upstream connection, and ends exactly once: answered, refused or abandoned. It
-holds no buffer: bytes go on as they come, and a side that cannot take more pauses the other.
+An exchange goes through its stages in order, may skip some, and ends exactly once. A client that leaves while the
+homeserver works on its request is replaced by `NOBODY`: the answer is read and dropped, since the work goes on (§4.6).
 """
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.errors import Reason
-from proxy.http1.chunked import ChunkedBody
-from proxy.http1.request_head import CHUNKED, RequestHead
+from proxy.http1.request_head import RequestHead
 from proxy.http1.response_head import CHUNKED as RESPONSE_CHUNKED
 from proxy.http1.response_head import UNTIL_CLOSE, ResponseHead, without_chunking
-from proxy.matrix.routes import RouteClass
+from proxy.upstream.request_body import RequestBody
+
+if TYPE_CHECKING:
+    from proxy.identity.client_key import Client
+    from proxy.identity.lookups import Wait
+    from proxy.identity.principal import Principal
+    from proxy.matrix.access_token import AccessToken
+    from proxy.matrix.endpoint import Endpoint
+    from proxy.policies.worker_share import Ticket
+    from proxy.spool.body_store import BodyStore
+
+#: Stages. IDENTIFYING: its token is looked up. READING: its body comes in. IN_LINE: it waits for a worker. IN_SERVICE: it is
+#: at the homeserver, or waits for a connection to it. HELD: so is its work, but nobody wants the answer.
+IDENTIFYING, READING, IN_LINE, IN_SERVICE, HELD, ENDED = range(6)
 
 _RESENT_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS"})
 _MAX_RESENDS = 1
@@ -35,7 +47,7 @@ class ClientPort(Protocol):
     def answered(self, now: float, *, close: bool) -> None:
         """The answer is written."""
 
-    def refuse(self, reason: Reason) -> None:
+    def refuse(self, reason: Reason, retry_after_s: float | None = None) -> None:
         """Answer in the homeserver's place."""
 
     def cut(self) -> None:
@@ -48,16 +60,57 @@ class ClientPort(Protocol):
         """Send bytes of a tunnel to the client."""
 
     def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
-        """The homeserver's side cannot take more now, or can again."""
+        """Nobody can take more of the body now, or somebody can again."""
+
+
+class Nobody:
+    """In the place of a client that is gone: whatever it would get is dropped."""
+
+    __slots__ = ()
+
+    def write(self, data: bytes) -> None:
+        """Drop it."""
+
+    def body_wanted(self) -> None:
+        """Nobody has a body."""
+
+    def must_close(self) -> bool:
+        """Nobody's connection ends with nothing."""
+        return False
+
+    def answered(self, now: float, *, close: bool) -> None:
+        """Nobody waits for it."""
+
+    def refuse(self, reason: Reason, retry_after_s: float | None = None) -> None:
+        """Nobody is told."""
+
+    def cut(self) -> None:
+        """Nobody is told."""
+
+    def tunnel_began(self) -> None:
+        """A tunnel to nobody ends elsewhere."""
+
+    def tunnel_bytes(self, data: bytes) -> None:
+        """Drop it."""
+
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+        """Nobody sends."""
+
+
+NOBODY: Final = Nobody()
 
 
 class UpstreamPort(Protocol):
     """What an exchange asks of the connection to the homeserver."""
 
     used_before: bool
+    tunnel: bool
 
     def write(self, data: bytes) -> None:
         """Send bytes to the homeserver."""
+
+    def has_sent_all(self) -> bool:
+        """Whether all that was written is with the kernel."""
 
     def set_client_full(self, full: bool) -> None:  # noqa: FBT001
         """The client cannot take more now, or can again."""
@@ -65,47 +118,76 @@ class UpstreamPort(Protocol):
     def abandon(self) -> None:
         """End the request: nobody wants its answer."""
 
+    def go_on_until(self, deadline_at: float) -> None:
+        """Read the answer until then, for nobody."""
+
     def write_eof(self) -> None:
         """The client of a tunnel sends no more."""
 
 
-class PoolPort(Protocol):
-    """What an exchange asks of the pool."""
+class Course(Protocol):
+    """What an exchange asks of the pipeline, which knows what comes next."""
 
-    def submit(self, exchange: "Exchange") -> None:
-        """Run the exchange on a connection, now or when one is there."""
+    max_hold_s: float
+
+    def ends_with_client(self, exchange: "Exchange") -> bool:
+        """Whether the homeserver stops when the connection goes."""
+
+    def new_store(self, exchange: "Exchange") -> "BodyStore":
+        """Make the store of a body that comes in pieces."""
+
+    def body_grows(self, exchange: "Exchange", body: RequestBody) -> None:
+        """More of a body came, and it is not whole."""
+
+    def body_read(self, exchange: "Exchange") -> None:
+        """All of its body was taken, or as much as can be kept."""
+
+    def body_lost(self, exchange: "Exchange") -> None:
+        """What was taken of it cannot be read again."""
 
     def withdraw(self, exchange: "Exchange") -> None:
-        """It no longer waits."""
+        """It waits somewhere, and its client left."""
 
-    def resend(self, exchange: "Exchange") -> None:
-        """Run it again, its connection was stale."""
+    def held(self, exchange: "Exchange", now: float) -> None:
+        """Its work goes on, for nobody."""
+
+    def ended(self, exchange: "Exchange", now: float) -> None:
+        """The homeserver is done with it, or never gets it."""
+
+    def tunnelled(self, exchange: "Exchange") -> None:
+        """It is a tunnel from here on."""
 
 
 class Exchange:
     """See the module. `deadline_s` bounds the homeserver's answer; `waits_until` the wait for a connection."""
 
     __slots__ = (
-        "answer_began", "body", "body_left", "client", "closes", "deadline_s", "head", "pool", "request_id", "resends", "route",
-        "started_at", "status", "upstream", "waits_until", "wire_head",
+        "access", "answer_began", "asker", "body", "client", "closes", "course", "deadline_s", "endpoint", "head", "principal",
+        "request_id", "resends", "stage", "started_at", "status", "ticket", "upstream", "wait", "waits_until", "wire_head",
     )  # fmt: skip
 
     def __init__(
-        self, client: ClientPort, head: RequestHead, route: RouteClass, request_id: bytes, wire_head: bytes,
-        pool: PoolPort, deadline_s: float, started_at: float,
+        self, client: ClientPort, asker: "Client", head: RequestHead, endpoint: "Endpoint", wire_head: bytes,
+        course: Course, deadline_s: float, started_at: float,
     ) -> None:  # fmt: skip
         self.client = client
+        self.asker = asker
         self.head = head
-        self.route = route
-        self.request_id = request_id
+        self.endpoint = endpoint
+        self.request_id = b""
         self.wire_head = wire_head
-        self.pool = pool
+        self.course = course
         self.deadline_s = deadline_s
         self.started_at = started_at
+        self.stage = IDENTIFYING
         self.waits_until = 0.0
         self.upstream: UpstreamPort | None = None
-        self.body_left = head.fields.length
-        self.body = None if self.body_left != CHUNKED else ChunkedBody()
+        self.access: AccessToken | None = None
+        self.wait: Wait[Exchange] | None = None
+        self.principal: Principal | None = None
+        self.ticket: Ticket | None = None
+        length = head.fields.length
+        self.body = RequestBody(self, length) if length else None
         self.answer_began = False
         self.closes = False
         self.resends = 0
@@ -113,62 +195,80 @@ class Exchange:
 
     # From the pool.
 
-    def fail(self, reason: Reason) -> None:
+    def fail(self, reason: Reason, now: float) -> None:
         """No answer will come: tell the client, in words if nothing was sent yet."""
+        client = self.client
         self.upstream = None
+        self.client = NOBODY
+        self.course.ended(self, now)
         if self.answer_began:
-            self.client.cut()
+            client.cut()
         else:
-            self.client.refuse(reason)
+            client.refuse(reason)
 
     # From the client's connection.
 
     @property
     def body_complete(self) -> bool:
         """Whether all of the request's body was taken."""
-        return self.body_left == 0
+        return self.body is None or not self.body.left
 
-    def take_body(self, data: bytes) -> bytes:
-        """Send on what belongs to the body; give back what lies beyond it.
-
-        Raises:
-            BadChunkError: if it is no good chunked body.
-        """
-        upstream = self.upstream
+    def end_body(self) -> None:
+        """Let go of what is kept of the request's body."""
         if self.body is not None:
-            out, beyond = self.body.feed(data)
-            if out and upstream is not None:
-                upstream.write(out)
-            if self.body.done:
-                self.body_left = 0
-            return data[len(data) - beyond :] if beyond else b""
-        left = self.body_left
-        if len(data) <= left:
-            self.body_left = left - len(data)
-            if upstream is not None:
-                upstream.write(data)
-            return b""
-        self.body_left = 0
-        if upstream is not None:
-            upstream.write(data[:left])
-        return data[left:]
+            self.body.end()
 
-    def abandon(self) -> None:
-        """The client is gone, or gets another answer: end the request wherever it is."""
-        if self.upstream is None:
-            self.pool.withdraw(self)
+    def left(self, now: float) -> None:
+        """The client is gone, or got another answer: withdraw the request, or let the homeserver go on for nobody."""
+        self.client = NOBODY
+        upstream = self.upstream
+        if upstream is None:
+            self.course.withdraw(self)
+        elif upstream.tunnel or not self.is_sent(upstream) or self.course.ends_with_client(self):
+            self._abandon(upstream, now)
         else:
-            self.upstream.abandon()
-            self.upstream = None
+            upstream.set_client_full(False)
+            upstream.go_on_until(now + self.course.max_hold_s)
+            self.stage = HELD
+            self.course.held(self, now)
+
+    def is_sent(self, upstream: UpstreamPort) -> bool:
+        """Whether the homeserver has all of the request, or will without us."""
+        return (self.body is None or self.body.is_sent) and upstream.has_sent_all()
+
+    def _abandon(self, upstream: UpstreamPort, now: float) -> None:
+        self.upstream = None
+        upstream.abandon()
+        self.course.ended(self, now)
 
     # From the connection to the homeserver.
+
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+        """It takes no more for now, or does again."""
+        if self.body is not None:
+            self.body.set_upstream_full(full)
+        else:
+            self.client.set_upstream_full(full)  # of a tunnel
+
+    def timed_out(self, now: float) -> None:
+        """Our deadline passed: the client is told, and the homeserver may still be at work."""
+        client, upstream = self.client, self.upstream
+        if self.stage == HELD and upstream is not None:
+            self._abandon(upstream, now)
+            return
+        self.left(now)
+        if self.answer_began:
+            client.cut()
+        else:
+            client.refuse(Reason.UPSTREAM_TIMEOUT)
 
     def may_resend(self) -> bool:
         """Tell whether a connection that died without an answer was merely stale (§9.5)."""
         return (
             self.upstream is not None
             and self.upstream.used_before
-            and self.head.fields.length == 0
+            and self.stage != HELD
+            and self.body is None
             and self.head.method in _RESENT_METHODS
             and not self.head.upgrade
             and self.resends < _MAX_RESENDS
@@ -179,7 +279,7 @@ class Exchange:
         self.answer_began = True
         self.status = response.status
         length = response.length
-        if self.client.must_close() or self.body_left or length == UNTIL_CLOSE:
+        if self.client.must_close() or not self.body_complete or length == UNTIL_CLOSE:
             self.closes = True
         if self.head.minor:
             return response.wire + (_CLOSE if self.closes else _END)
@@ -187,6 +287,13 @@ class Exchange:
             self.closes = True
             return without_chunking(response.wire) + _CLOSE
         return response.wire + (_CLOSE if self.closes else _KEEP_ALIVE)
+
+    def answered(self, now: float) -> None:
+        """The answer is whole: the worker is free before the client is served further."""
+        client = self.client
+        self.upstream = None
+        self.course.ended(self, now)
+        client.answered(now, close=self.closes)
 
     def interim(self, response: ResponseHead) -> None:
         """Pass a 103 and its like on to clients that know of them."""
@@ -197,5 +304,6 @@ class Exchange:
         """Turn a 101 into a tunnel; `beyond` are the first bytes in it."""
         self.answer_began = True
         self.status = response.status
+        self.course.tunnelled(self)
         self.client.write(response.wire + b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + beyond)
         self.client.tunnel_began()

@@ -47,14 +47,14 @@ class Pool:
 
     # For exchanges.
 
-    def submit(self, exchange: Exchange) -> None:
+    def submit(self, exchange: Exchange, now: float) -> None:
         """Run `exchange` on an idle connection at once, or on the next that is there."""
         connection = self._state.ask(exchange)
         if connection is not None:
             self._reused_total += 1
-            connection.begin(exchange, exchange.started_at)
+            connection.begin(exchange, now)
             return
-        exchange.waits_until = clock.now() + _MAX_WAIT_S
+        exchange.waits_until = now + _MAX_WAIT_S
         self._connect_as_needed()
 
     def withdraw(self, exchange: Exchange) -> None:
@@ -68,7 +68,7 @@ class Pool:
         exchange.upstream = None
         for connection in list(self._state.idle):
             self.discard(connection)
-        self.submit(exchange)
+        self.submit(exchange, clock.now())
 
     def send_soon(self, connection: UpstreamConnection) -> None:
         """Send a request without a body at the end of this turn of the loop, together with the others of the turn.
@@ -137,7 +137,7 @@ class Pool:
             if exchange.waits_until > now:
                 return
             self._state.withdraw(exchange)
-            exchange.fail(Reason.UPSTREAM_BUSY)
+            exchange.fail(Reason.UPSTREAM_BUSY, now)
 
     def close(self) -> None:
         """End every connection and connect."""
@@ -197,7 +197,7 @@ class Pool:
             self.note_failure(now)
             exchange = self._state.connect_failed()
             if exchange is not None:
-                exchange.fail(reason)
+                exchange.fail(reason, now)
             self._connect_as_needed()
             return
         self._opened_total += 1

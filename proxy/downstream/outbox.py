@@ -1,0 +1,102 @@
+"""What a slow client has not taken yet of its answer, so that the homeserver's worker is free long before (§3.5).
+
+While the client's socket is full its answer gathers in a `BodyStore`. The client must drain what waits for it at a minimum
+rate, measured past our own and the kernel's buffers; it is not counted while nothing waits.
+"""
+
+import array
+import fcntl
+import socket
+import termios
+from typing import TYPE_CHECKING, Final
+
+from proxy.identity.principal import Principal
+from proxy.mechanisms.rate_floor import RateFloor
+from proxy.spool.body_store import TAKEN, BodyStore
+from proxy.upstream.bodies import Bodies
+
+if TYPE_CHECKING:
+    from proxy.downstream.connection import ClientConnection
+
+_UNIT_BYTES: Final = 65_536
+
+
+class Outbox:
+    """One client's, from its socket being full until it has taken all. `floor` tells when it is too slow.
+
+    `closes` is None until the answer is complete; then whether its end is the connection's.
+    """
+
+    __slots__ = ("_backlog_bytes", "_bodies", "_connection", "_principal", "_store", "closes", "floor")
+
+    def __init__(
+        self, connection: "ClientConnection", bodies: Bodies, principal: Principal | None, now: float
+    ) -> None:
+        self._connection = connection
+        self._bodies = bodies
+        self._principal = principal
+        self._store: BodyStore | None = None
+        self.floor: RateFloor = bodies.floor(principal, now)
+        self.closes: bool | None = None
+        self._backlog_bytes = self._waiting_bytes()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits here; the transport and the kernel may still have some."""
+        return self._store is None or self._store.taken_bytes == self._store.total_bytes
+
+    def put(self, data: bytes) -> bool:
+        """Keep a part of the answer; tell whether more may come now."""
+        store = self._store
+        if store is None:
+            store = self._store = self._bodies.answer_store(self._principal)
+            store.on_ready = self.pump
+            store.on_room = self._connection.outbox_has_room
+            store.on_failed = self._failed
+        return store.append(data) is TAKEN
+
+    def finish(self, *, close: bool) -> None:
+        """The answer is complete."""
+        self.closes = close
+        if self._store is not None:
+            self._store.finish()
+
+    def pump(self) -> None:
+        """Write as much as the socket takes."""
+        connection, store = self._connection, self._store
+        while store is not None and not connection.client_full:
+            data = store.take_next(_UNIT_BYTES)
+            if not data:
+                break
+            self._backlog_bytes += len(data)
+            connection.transport.write(data)
+        if not connection.client_full and self.is_empty:
+            connection.outbox_drained()
+
+    def too_slow(self, now: float) -> bool:
+        """Tell whether the client drains more slowly than it must."""
+        self.floor.moved_bytes = self._backlog_bytes - self._waiting_bytes()
+        return self.floor.too_slow(now)
+
+    def end(self) -> None:
+        """Drop what is left."""
+        if self._store is not None:
+            self._store.end()
+
+    def _failed(self, _: Exception) -> None:
+        self._connection.outbox_lost()
+
+    def _waiting_bytes(self) -> int:
+        """Count what the transport and the kernel still have for the client."""
+        transport = self._connection.transport
+        sock = transport.get_extra_info("socket")
+        return transport.get_write_buffer_size() + _unacknowledged(sock)
+
+
+def _unacknowledged(sock: socket.socket) -> int:
+    size = array.array("i", [0])
+    try:
+        fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, size)
+    except OSError:
+        return 0  # it is closed
+    return size[0]

@@ -1,0 +1,49 @@
+"""How bodies and answers are kept, and how fast they have to move, by who asks (behaviour.md §3.1, §3.2, §3.5)."""
+
+from proxy.identity.principal import CONFIRMED, Principal
+from proxy.mechanisms.rate_floor import RateFloor
+from proxy.spool.body_store import BodyStore
+from proxy.spool.settings import BodyRatesSettings
+from proxy.spool.stores import BodyStores
+from proxy.upstream.request_body import RequestBody
+
+
+class Bodies:
+    """Both directions of one homeserver. `principal` None stands for a request of which nobody is known yet."""
+
+    def __init__(self, requests: BodyStores, answers: BodyStores, rates: BodyRatesSettings) -> None:
+        self.requests = requests
+        self.answers = answers
+        self._confirmed = (rates.confirmed.bytes_per_second, rates.confirmed.grace_seconds)
+        self._unconfirmed = (rates.unconfirmed.bytes_per_second, rates.unconfirmed.grace_seconds)
+
+    def request_store(self, principal: Principal) -> BodyStore:
+        """Make the store of a request's body."""
+        return _store(self.requests, principal)
+
+    def answer_store(self, principal: Principal | None) -> BodyStore:
+        """Make the store of what a client has not taken yet of its answer."""
+        if principal is None:
+            return BodyStore(self.answers, None, None, confirmed=False)
+        return _store(self.answers, principal)
+
+    def floor(self, principal: Principal | None, now: float) -> RateFloor:
+        """Give how fast the client has to send or to take."""
+        confirmed = principal is not None and principal.standing == CONFIRMED
+        return RateFloor(*(self._confirmed if confirmed else self._unconfirmed), now)
+
+    def too_slow(self, body: RequestBody, now: float) -> bool:
+        """Tell whether a body comes too slowly; one that takes up a worker, or a spool in demand, has to come faster."""
+        floor = body.floor
+        if floor is None:
+            return False
+        if body.streams or self.requests.disk.over_half:
+            floor.switch(*self._unconfirmed, now)
+        floor.moved_bytes = body.read_bytes
+        return floor.too_slow(now)
+
+
+def _store(stores: BodyStores, principal: Principal) -> BodyStore:
+    flow = None if principal.exempt else principal.flow
+    address = principal.key if principal.address_capped else None
+    return BodyStore(stores, flow, address, confirmed=principal.standing == CONFIRMED)
