@@ -49,7 +49,8 @@ class Client:
     """
 
     __slots__ = (
-        "_fields",
+        "_http",
+        "_https",
         "address",
         "address_exempt",
         "anonymous",
@@ -78,17 +79,20 @@ class Client:
         self.address_exempt = exempt or suspected_ingress
         self.proto = proto
         self.anonymous: Principal | None = None
-        self._fields: dict[bytes, bytes] = {}
+        self._http = self._https = b""
 
     def __repr__(self) -> str:
         return f"<Client {self.key}>"
 
     def fields(self, proto: bytes) -> bytes:
         """Give X-Forwarded-For and -Proto for the homeserver, each behind its CR LF; `proto` as `scheme` tells it."""
-        fields = self._fields.get(proto)
-        if fields is None:
+        fields = self._https if proto == b"https" else self._http
+        if not fields:
             fields = b"\r\nX-Forwarded-For: %b\r\nX-Forwarded-Proto: %b" % (self.address, proto)
-            self._fields[proto] = fields
+            if proto == b"https":
+                self._https = fields
+            else:
+                self._http = fields
         return fields
 
     def scheme(self, values: Sequence[bytes], own: bytes) -> bytes:
