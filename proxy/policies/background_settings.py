@@ -2,12 +2,22 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+from proxy.identity.principal import parse_account_pattern
+from proxy.policies.settings import RuleMode
 
 #: Route classes that may be background as a whole: not vital, which clients need first, and not other servers' federation.
 MatchableClass = Literal["requests", "media", "history", "remote", "sync", "first_sync"]
 
-Glob = Annotated[str, StringConstraints(min_length=1)]
+
+def _account(text: str) -> str:
+    parse_account_pattern(text)
+    return text
+
+
+AccountGlob = Annotated[str, AfterValidator(_account)]
+AgentGlob = Annotated[str, StringConstraints(min_length=1)]
 
 
 class BackgroundMatchSettings(BaseModel):
@@ -15,8 +25,8 @@ class BackgroundMatchSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    accounts: tuple[Glob, ...] = ()
-    user_agents: tuple[Glob, ...] = ()
+    accounts: tuple[AccountGlob, ...] = ()
+    user_agents: tuple[AgentGlob, ...] = ()
     classes: tuple[MatchableClass, ...] = ()
 
 
@@ -34,7 +44,7 @@ class BackgroundSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    mode: Literal["enforce", "report"] | None = None
+    mode: RuleMode = None
     match: BackgroundMatchSettings = BackgroundMatchSettings()
     initial_limit: int = Field(default=2, ge=1)
     max_limit: int = Field(default=4, ge=1, le=1024)

@@ -43,6 +43,7 @@ def test_what_says_so_is_background_and_with_nothing_configured_nothing_else_is(
         ("*", "@anyone:example.org", True),
         ("@*:*.org", "@a:b.c.org", True),
         ("@a[b]:[2001:db8::1]", "@a[b]:[2001:db8::1]", True),
+        ("?bot-*", "@bot-7:example.org", True),
         ("@a[b]:*", "@ab:x", False),
     ],
 )
@@ -91,10 +92,13 @@ def test_all_route_classes_but_vital_and_federation_can_be_named():
             assert why(matching(classes=(route.name.lower(),)), route=route) == "classes"
 
 
-@pytest.mark.parametrize("rule", ["accounts", "user_agents"])
-def test_an_empty_pattern_is_a_mistake(rule):
+@pytest.mark.parametrize(
+    ("rule", "pattern"),
+    [("accounts", ""), ("accounts", "backfill"), ("accounts", "@a b:x"), ("user_agents", "")],
+)
+def test_a_pattern_that_can_match_nothing_is_a_mistake(rule, pattern):
     with pytest.raises(ValidationError):
-        matching(**{rule: ("",)})
+        matching(**{rule: (pattern,)})
 
 
 def test_a_long_user_agent_costs_its_length_and_no_power_of_it():
