@@ -51,10 +51,10 @@ class Turns(Generic[P, T]):
         else:
             line.append(item)
 
-    def take(self, has_room: Callable[[P], bool] | None = None) -> T | None:
-        """Take the next item out: that of the first party in turn for which `has_room` holds; None if there is none."""
+    def take(self, has_room: Callable[[T], bool] | None = None) -> T | None:
+        """Take the next item out: the oldest of the first party in turn for whose oldest `has_room` holds; else None."""
         for party, line in self._lines.items():
-            if has_room is not None and not has_room(party):
+            if has_room is not None and not has_room(line[0]):
                 continue
             item = line.popleft()
             if line:

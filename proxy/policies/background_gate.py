@@ -74,7 +74,7 @@ class BackgroundGate(Generic[Owner]):
         if self._may_run(permit, now):
             self._admit(permit, now)
             return _ADMIT
-        if not self._has_room_in_line(permit.flow):
+        if not self._has_room_in_line(permit):
             permit.state = _DONE
             self.totals.refused += 1
             return _REFUSE
@@ -96,7 +96,7 @@ class BackgroundGate(Generic[Owner]):
             return _ADMIT
         permit.state = _OUTSIDE
         self.totals.outside += 1
-        return _PARK if self._has_room_in_line(permit.flow) else _REFUSE
+        return _PARK if self._has_room_in_line(permit) else _REFUSE
 
     def fast_within_s(self, permit: GatePermit[Owner]) -> float:
         """Give what `outcomes.of_answer` needs to tell fast from slow."""
@@ -234,21 +234,21 @@ class BackgroundGate(Generic[Owner]):
 
     def _may_run(self, permit: GatePermit[Owner], now: float) -> bool:
         if self._breaker.state is _ADMITTING:
-            return permit.long_poll or (len(self._places) < self._aimd.limit and self._has_room(permit.flow))
+            return permit.long_poll or (len(self._places) < self._aimd.limit and self._has_room(permit))
         waiting = len(self._line) + len(self._polls) if permit.long_poll else len(self._line)
         return self._may_probe(now) and not waiting
 
     def _may_probe(self, now: float) -> bool:
         return self._breaker.period_over(now) and not self._places
 
-    def _has_room(self, flow: Hashable) -> bool:
-        return self._places.of(flow) < max(1, self._aimd.limit // 2)
+    def _has_room(self, permit: GatePermit[Owner]) -> bool:
+        return permit.exempt or self._places.of(permit.flow) < max(1, self._aimd.limit // 2)
 
-    def _has_room_in_line(self, flow: Hashable) -> bool:
-        return (
-            self._line.of(flow) + self._polls.of(flow) < PER_FLOW_IN_LINE
-            and len(self._line) + len(self._polls) < MAX_IN_LINE
-        )
+    def _has_room_in_line(self, permit: GatePermit[Owner]) -> bool:
+        of_flow = self._line.of(permit.flow) + self._polls.of(permit.flow)
+        return (permit.exempt or of_flow < PER_FLOW_IN_LINE) and len(self._line) + len(
+            self._polls
+        ) < MAX_IN_LINE
 
     def _admit(self, permit: GatePermit[Owner], now: float) -> None:
         if self._breaker.state is not _ADMITTING:

@@ -34,17 +34,18 @@ _NEW = PermitState.NEW
 
 
 class GatePermit(Generic[Owner]):
-    """One background request's right to a place. The gate writes all fields after `long_poll`; instants are monotonic seconds.
+    """One background request's right to a place. The gate writes all fields after `exempt`; instants are monotonic seconds.
 
     `flow` is who is charged, `owner` whatever the caller needs to find its request again, `timeout_s` from when on it counts
-    as a failure, from sending (`background_match.timeout_s`; a long poll's is judged by the caller). `era` tells outcomes of
-    now from those of before the last cut.
+    as a failure, from sending (`background_match.timeout_s`; a long poll's is judged by the caller). `exempt` lifts what holds
+    by flow, never the limit (§2.6). `era` tells outcomes of now from those of before the last cut.
     """
 
     __slots__ = (
         "asked_at",
         "client_left",
         "era",
+        "exempt",
         "flow",
         "hold_until",
         "long_poll",
@@ -54,11 +55,14 @@ class GatePermit(Generic[Owner]):
         "timeout_s",
     )
 
-    def __init__(self, flow: Hashable, owner: Owner, timeout_s: float, *, long_poll: bool = False) -> None:
+    def __init__(
+        self, flow: Hashable, owner: Owner, timeout_s: float, *, long_poll: bool = False, exempt: bool = False
+    ) -> None:
         self.flow = flow
         self.owner = owner
         self.timeout_s = timeout_s
         self.long_poll = long_poll
+        self.exempt = exempt
         self.state = _NEW
         self.asked_at = 0.0
         self.sent_at: float | None = None

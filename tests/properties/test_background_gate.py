@@ -302,7 +302,7 @@ class Gating(RuleBasedStateMachine):
         if self.view.state is BreakerState.ADMITTING:
             assert not [p for p in waiting if p.long_poll]
             if self.view.active + self.view.held < self.view.limit:
-                assert not [p for p in waiting if self.gate._has_room(p.flow)]
+                assert not [p for p in waiting if self.gate._has_room(p)]
         elif self.view.state is BreakerState.REFUSING and not self.view.active + self.view.held:
             assert not waiting or self.view.next_probe_in_s
 

@@ -26,7 +26,7 @@ def test_a_party_with_much_in_line_passes_a_newcomer_at_most_once():
 
 def test_a_party_without_room_is_passed_over_and_keeps_its_turn():
     turns = turns_of("a1 b1 c1")
-    assert turns.take(lambda party: party != "a") == "b1"
+    assert turns.take(lambda item: item != "a1") == "b1"
     assert turns.take() == "a1"
 
 

@@ -35,8 +35,8 @@ class Story:
     def view(self):
         return self.gate.statistics(self.now)
 
-    def new(self, flow, *, poll=False):
-        return GatePermit(flow, f"request {next(self.numbers)}", TIMEOUT_S, long_poll=poll)
+    def new(self, flow, *, poll=False, exempt=False):
+        return GatePermit(flow, f"request {next(self.numbers)}", TIMEOUT_S, long_poll=poll, exempt=exempt)
 
     def send(self, permits):
         for permit in permits:

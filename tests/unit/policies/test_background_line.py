@@ -1,5 +1,5 @@
 import pytest
-from gate_support import FAST, LOAD, REFUSE, REJECTED, SERVER_ERROR, TIMEOUT, TIMEOUT_S, Story
+from gate_support import ADMIT, FAST, LOAD, PARK, REFUSE, REJECTED, SERVER_ERROR, TIMEOUT, TIMEOUT_S, Story
 
 from proxy.policies.background_gate import MAX_IN_LINE
 from proxy.policies.gate_values import PermitState
@@ -57,6 +57,14 @@ def test_a_flow_has_two_in_line_polls_included(story):
     assert permit.state is PermitState.DONE
     assert story.ask("a", poll=True)[0] is REFUSE
     story.parked("b")
+
+
+def test_an_exempt_flow_has_all_of_the_limit_and_of_the_line_but_no_more():
+    story = Story().grow_to(4)
+    permits = [story.new("a", exempt=True) for _ in range(8)]
+    verdicts = [story.gate.ask(permit, story.now) for permit in permits]
+    assert verdicts == [ADMIT] * 4 + [PARK] * 4
+    assert story.ends(permits[0], FAST) == [permits[4]]
 
 
 def test_the_line_is_bounded_in_all(story):
