@@ -79,6 +79,8 @@ class Body:
         self.reads = self.waits = False
         self.failures = 0
         self.sent = self.got = 0
+        self.wrong = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.wrong.append(context))
 
     @contextmanager
     def calling(self):
@@ -151,6 +153,7 @@ class Body:
             await asyncio.sleep(0)
         assert self.memory.taken == self.disk.taken == 0
         assert self.spool.open_files == self.spool.disk_bytes == 0
+        assert self.wrong == []
 
 
 EVENTS = st.lists(
@@ -256,13 +259,10 @@ def test_an_end_at_any_moment_gives_everything_back(memory, disk, spooled, event
 @settings(max_examples=100)
 def test_an_end_from_within_any_callback_gives_everything_back(memory, disk, spooled, events, what):
     async def scenario():
-        loop, wrong = asyncio.get_running_loop(), []
-        loop.set_exception_handler(lambda _, context: wrong.append(context))
         body = Body(memory, disk, ends_when_told=what)
         await play(body, spooled, events)
         await settle(body)
         await body.end()
-        assert wrong == []
         assert body.spool.failures_total == 0
 
     asyncio.run(scenario())
@@ -337,5 +337,71 @@ def test_memory_and_space_an_operation_uses_are_charged_until_it_ends_and_it_is_
         assert body.memory.taken == body.disk.taken == 300 * KIB
         await body.end()
         assert body.spool.written_total == 0
+
+    asyncio.run(scenario())
+
+
+async def reads_a_segment_to_its_end(body):
+    """Bring a body to where a close and a write are in flight together."""
+    await play(body, 8, [])
+    for _ in range(20):
+        while not body.waits:
+            body.take(1_024 * KIB)
+        body.append(300 * KIB)
+        body.threads.step()
+        if len(body.threads.jobs) == 2:
+            return
+        await settle(body)
+    raise AssertionError("no segment was ever read to its end")
+
+
+def test_space_that_becomes_free_during_a_write_leaves_the_write_charged():
+    async def scenario():
+        body = Body(65_536 * KIB, 65_536 * KIB)
+        await reads_a_segment_to_its_end(body)
+        body.threads.step(0)
+        body.check()
+        await settle(body)
+        await body.end()
+
+    asyncio.run(scenario())
+
+
+def test_an_end_from_within_a_callback_waits_for_the_write_just_begun():
+    async def scenario():
+        body = Body(65_536 * KIB, 65_536 * KIB)
+        await play(body, 3, [])
+        while not body.waits:
+            body.take(1_024 * KIB)
+        body.append(300 * KIB)
+        body.ends_when_told = "ready"
+        body.threads.step()
+        assert body.ended
+        assert len(body.threads.jobs) == 1, "the write; the file is closed after it"
+        await body.end()
+
+    asyncio.run(scenario())
+
+
+def test_only_what_is_written_is_charged_also_where_the_next_piece_did_not_fit():
+    async def scenario():
+        body = Body(65_536 * KIB, 65_536 * KIB)
+        for size in (64, 256, 250, 250, 250, 300):
+            body.append(size * KIB)
+        await settle(body)
+        assert body.disk.taken == body.spool.disk_bytes == (256 + 750 + 300) * KIB
+        await body.end()
+
+    asyncio.run(scenario())
+
+
+def test_an_end_before_a_callback_that_is_due_is_quiet():
+    async def scenario():
+        body = Body(100 * KIB, 0)
+        body.append(64 * KIB)
+        body.append(64 * KIB)
+        assert body.verdict is BUDGET
+        body.take(64 * KIB)
+        await body.end()
 
     asyncio.run(scenario())
