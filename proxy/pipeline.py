@@ -143,7 +143,7 @@ class Pipeline:
 
     def body_too_slow(self, exchange: Exchange, now: float) -> bool:
         """Tell whether it comes too slowly."""
-        return self.bodies.too_slow(cast(RequestBody, exchange.body), now)
+        return self.bodies.too_slow(cast(RequestBody, exchange.body), exchange.principal, now)
 
     def new_store(self, exchange: Exchange) -> BodyStore:
         """Make the store of a body that comes in pieces."""

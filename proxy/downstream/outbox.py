@@ -75,7 +75,7 @@ class Outbox:
 
     def too_slow(self, now: float) -> bool:
         """Tell whether the client drains more slowly than it must."""
-        self.floor.moved_bytes = self._backlog_bytes - self._waiting_bytes()
+        self.floor.moved(self._backlog_bytes - self._waiting_bytes(), now)
         return self.floor.too_slow(now)
 
     def end(self) -> None:

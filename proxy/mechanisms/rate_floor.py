@@ -6,6 +6,9 @@ the rate changes how the requirement grows from then on, never what it already i
 the switch itself. A grace belongs to the beginning: a later switch gives no second one. So no sequence of switches and pauses
 asks more than the highest rate would, or less than the lowest.
 
+What a peer moved faster than it had to is its lead, and a lead alone would let it stand still for hours. So beside the rate
+there may be a longest stall: seconds, pauses left out, in which nothing at all is moved. It is seen by `moved`, called at times.
+
 Every call is O(1), without allocation; the deadline is a sum of two numbers, for the sweep. Pure.
 """
 
@@ -18,10 +21,20 @@ _ROUNDING_S: Final = 0.001  # sums of instants are not exact; nobody is cut for 
 class RateFloor:
     """One body's floor, from `now` on. `rate_per_s` in bytes per second, `grace_s` in seconds without a requirement."""
 
-    __slots__ = ("_began_at", "_origin_at", "_paused_at", "_rate_per_s", "moved_bytes")
+    __slots__ = (
+        "_began_at",
+        "_max_stall_s",
+        "_moved_at",
+        "_origin_at",
+        "_paused_at",
+        "_rate_per_s",
+        "moved_bytes",
+    )
 
-    def __init__(self, rate_per_s: float, grace_s: float, now: float) -> None:
+    def __init__(self, rate_per_s: float, grace_s: float, now: float, *, max_stall_s: float = _NEVER) -> None:
         self.moved_bytes = 0
+        self._max_stall_s = max_stall_s
+        self._moved_at = now
         self._rate_per_s = rate_per_s
         # Both move forward with every pause: required = rate * (now - origin).
         self._began_at = now
@@ -31,6 +44,12 @@ class RateFloor:
     def count(self, size: int) -> None:
         """Book bytes that the peer moved, also during a pause."""
         self.moved_bytes += size
+
+    def moved(self, total_bytes: int, now: float) -> None:
+        """Book how much was moved in all by now."""
+        if total_bytes != self.moved_bytes:
+            self.moved_bytes = total_bytes
+            self._moved_at = now
 
     @property
     def paused(self) -> bool:
@@ -48,6 +67,7 @@ class RateFloor:
             pause_s = now - self._paused_at
             self._began_at += pause_s
             self._origin_at += pause_s
+            self._moved_at += pause_s
             self._paused_at = _NEVER
 
     def set_paused(self, paused: bool, now: float) -> None:  # noqa: FBT001  (it is what a caller's own flag is)
@@ -74,5 +94,7 @@ class RateFloor:
         return self._origin_at + self.moved_bytes / self._rate_per_s
 
     def too_slow(self, now: float) -> bool:
-        """Tell whether less was moved than required; never while paused."""
-        return now > self.deadline() + _ROUNDING_S
+        """Tell whether less was moved than required, or nothing for too long; never while paused."""
+        if self._paused_at != _NEVER:
+            return False
+        return now > self.deadline() + _ROUNDING_S or now - self._moved_at > self._max_stall_s

@@ -1,11 +1,16 @@
 """How bodies and answers are kept, and how fast they have to move, by who asks (behaviour.md §3.1, §3.2, §3.5)."""
 
+from typing import Final
+
 from proxy.identity.principal import CONFIRMED, Principal
 from proxy.mechanisms.rate_floor import RateFloor
 from proxy.spool.body_store import BodyStore
 from proxy.spool.settings import BodyRatesSettings
 from proxy.spool.stores import BodyStores
 from proxy.upstream.request_body import RequestBody
+
+#: A body may come in bursts, but a client that moves nothing for so long is gone; Synapse gives it as long.
+_MAX_STALL_S: Final = 60.0
 
 
 class Bodies:
@@ -30,20 +35,22 @@ class Bodies:
     def floor(self, principal: Principal | None, now: float) -> RateFloor:
         """Give how fast the client has to send or to take."""
         confirmed = principal is not None and principal.standing == CONFIRMED
-        return RateFloor(*(self._confirmed if confirmed else self._unconfirmed), now)
+        rate = self._confirmed if confirmed else self._unconfirmed
+        return RateFloor(*rate, now, max_stall_s=_MAX_STALL_S)
 
-    def too_slow(self, body: RequestBody, now: float) -> bool:
+    def too_slow(self, body: RequestBody, principal: Principal | None, now: float) -> bool:
         """Tell whether a body comes too slowly; one that takes up a worker, or a spool in demand, has to come faster."""
         floor = body.floor
         if floor is None:
             return False
-        if body.streams or self.requests.disk.over_half:
-            floor.switch(*self._unconfirmed, now)
-        floor.moved_bytes = body.read_bytes
+        confirmed = principal is not None and principal.standing == CONFIRMED
+        in_demand = body.streams or self.requests.disk.over_half
+        floor.switch(*(self._confirmed if confirmed and not in_demand else self._unconfirmed), now)
+        floor.moved(body.read_bytes, now)
         return floor.too_slow(now)
 
 
 def _store(stores: BodyStores, principal: Principal) -> BodyStore:
     flow = None if principal.exempt else principal.flow
     address = principal.key if principal.address_capped else None
-    return BodyStore(stores, flow, address, confirmed=principal.standing == CONFIRMED)
+    return BodyStore(stores, flow, address, confirmed=principal.exempt or principal.standing == CONFIRMED)

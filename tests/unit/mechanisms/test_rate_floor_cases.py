@@ -69,3 +69,22 @@ def test_a_pause_moves_the_grace_of_a_later_switch_too():
     floor.go_on(25.0)
     floor.switch(*CONFIRMED, now=26.0)
     assert floor.deadline() == 50.0
+
+
+def test_a_lead_allows_no_endless_stall():
+    floor = RateFloor(*CONFIRMED, now=0.0, max_stall_s=60.0)
+    floor.moved(200_000_000, 10.0)
+    assert not floor.too_slow(70.0)
+    assert floor.too_slow(70.1)
+    floor.moved(200_000_001, 70.1)
+    assert not floor.too_slow(130.0)
+
+
+def test_our_own_pauses_are_no_stall():
+    floor = RateFloor(*CONFIRMED, now=0.0, max_stall_s=60.0)
+    floor.moved(200_000_000, 10.0)
+    floor.pause(20.0)
+    assert not floor.too_slow(500.0)
+    floor.go_on(500.0)
+    assert not floor.too_slow(549.9)
+    assert floor.too_slow(550.1)
