@@ -5,6 +5,7 @@ with chroot, which needs root and nothing else; what chroot cannot do (a read-on
 here with a mount namespace of its own.
 """
 
+import functools
 import json
 import os
 import shutil
@@ -56,6 +57,7 @@ def build():
             _make_base()
     _copy_sources()
     build_as(IMAGE)
+    buildah("rmi", "--prune")
 
 
 def build_as(tag, *options):
@@ -107,8 +109,26 @@ def command_in(root, environment, *command):
 
 
 def _buildah(*arguments):
-    storage = ("--root", FOLDER / "storage", "--runroot", FOLDER / "run", "--storage-driver", "vfs")
+    driver = _driver()
+    storage = ("--root", FOLDER / driver, "--runroot", FOLDER / "run", "--storage-driver", driver)
     return ["buildah", *map(str, storage), *arguments]
+
+
+@functools.cache
+def _driver():
+    """Overlay, or vfs where the file system has no overlays: twice as slow, with a full copy for each layer."""
+    command = [
+        "buildah",
+        "--root",
+        FOLDER / "overlay",
+        "--runroot",
+        FOLDER / "run",
+        "--storage-driver",
+        "overlay",
+        "info",
+    ]
+    able = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return "overlay" if able else "vfs"
 
 
 def _copy_sources():
