@@ -10,7 +10,7 @@ from proxy.policies.wait_values import NEVER, WaitPermit, WaitState, WaitVerdict
 WHICH = st.integers(0)
 BUDGETS = st.fixed_dictionaries(
     {
-        "workers": st.integers(1, 12),
+        "workers": st.sampled_from([1, 4, 9]),
         "per_account": st.integers(1, 4),
         "per_device": st.integers(1, 4),
         "grace_s": st.sampled_from([0.0, 2.0]),
@@ -71,7 +71,7 @@ class Waiting(RuleBasedStateMachine):
         return WaitVerdict.ADMIT if used < workers else WaitVerdict.SYNC_TOTAL
 
     @rule(
-        account=st.sampled_from(["@a", "@b", "@c", "10.0.0.1"]),
+        account=st.sampled_from(["@0", "@1", "@2", "10.0.0.1"]),
         device=st.sampled_from(["one", "two", None]),
         address=st.sampled_from(["10.0.0.1", "10.0.0.2", None]),
         timeout_s=st.sampled_from([0.0, 30.0, 120.0]),
@@ -79,6 +79,20 @@ class Waiting(RuleBasedStateMachine):
         report=st.sampled_from([False] * 4 + [True]),
     )
     def ask(self, account, device, address, timeout_s, exempt, report):
+        self.judge(account, device, address, timeout_s, exempt, report)
+
+    @rule(
+        accounts=st.integers(1, 8),
+        address=st.sampled_from(["10.0.0.1", "10.0.0.2", None]),
+        leave=st.booleans(),
+    )
+    def many_accounts_ask_from_one_address(self, accounts, address, leave):
+        for number in range(accounts):
+            self.judge(f"@{number}", "one", address, 30.0, exempt=False, report=False)
+            if leave and self.permits[-1].state is LIVE:
+                self.granted(self.waits.left(self.permits[-1], self.now))
+
+    def judge(self, account, device, address, timeout_s, exempt, report):
         permit = WaitPermit(account, device, address, timeout_s, None, exempt=exempt)
         expected = self.expected(permit)
         device_may_free = any((p.account, p.device) == (account, device) for p in self.of(LIVE))
@@ -116,6 +130,9 @@ class Waiting(RuleBasedStateMachine):
         assert permit.state is (GHOST if becomes_ghost else WaitState.DONE)
 
     @rule(seconds=st.sampled_from([0.5, 1.5, 5.0, 40.0]))
+    def some_time_passes(self, seconds):
+        self.time_passes(seconds)
+
     def time_passes(self, seconds):
         self.now += seconds
         result = self.waits.expired(self.now)
@@ -125,6 +142,11 @@ class Waiting(RuleBasedStateMachine):
             assert permit.verdict > WaitVerdict.PARK
         assert self.waits.next_deadline() > self.now
         assert not [permit for permit in self.of(GHOST, PARKED) if permit.deadline_at <= self.now]
+
+    @precondition(lambda self: hasattr(self, "waits") and self.waits.next_deadline() < NEVER)
+    @rule()
+    def the_next_deadline_comes(self):
+        self.time_passes(self.waits.next_deadline() - self.now)
 
     @rule(budgets=BUDGETS)
     def reconfigure(self, budgets):
