@@ -1,6 +1,5 @@
 """The chart, rendered by Helm's own engine and judged by Kubernetes' own schemas. No cluster runs it here."""
 
-import json
 import re
 
 import helm_python
@@ -95,20 +94,11 @@ VALUES = {
         "serviceMonitors": {"enabled": True},
     },
 }
-HAVE_PROFILE = "profile" in Settings.model_fields["homeserver"].annotation.model_fields
-
-
-def values_of(name):
-    """Give the values, without keys this version's settings do not have yet."""
-    values = json.loads(json.dumps(VALUES[name]))
-    if not HAVE_PROFILE:
-        values.get("config", {}).get("homeserver", {}).pop("profile", None)
-    return values
 
 
 @pytest.fixture(params=VALUES)
 def values(request):
-    return values_of(request.param)
+    return VALUES[request.param]
 
 
 def test_helm_lints_it_strictly():
@@ -124,8 +114,8 @@ def test_helm_lints_it_strictly():
 @pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_kubernetes_knows_every_field_of_every_rendering(version):
-    for name in VALUES:
-        for document in render(values_of(name)).values():
+    for values in VALUES.values():
+        for document in render(values).values():
             demand_valid(document, version)
 
 
@@ -133,7 +123,7 @@ def test_kubernetes_knows_every_field_of_every_rendering(version):
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version >= SIDECAR_SINCE])
 def test_kubernetes_knows_every_field_of_a_patched_homeserver(version):
     for name in ("sidecar", "sidecar with a Service"):
-        patch = yaml.safe_load(render(values_of(name))["ConfigMap"]["data"]["sidecar-patch.yaml"])
+        patch = yaml.safe_load(render(VALUES[name])["ConfigMap"]["data"]["sidecar-patch.yaml"])
         if version >= "1.30" or "containers" not in patch["spec"]["template"]["spec"]:
             demand_valid(_patched(patch), version)
 
@@ -204,15 +194,14 @@ def test_a_changed_configuration_rolls_the_pods_or_is_left_to_reload():
 
 
 def test_figures_that_limit_the_homeserver_are_divided_by_the_number_of_processes():
+    figures = {"config": {"homeserver": {"connections": 64, "profile": "synapse"}}}
+
     def connections(values):
-        config = yaml.safe_load(
-            render(merged({"config": _own_figures()}, values))["ConfigMap"]["data"]["config.yaml"]
-        )
+        config = yaml.safe_load(render(merged(figures, values))["ConfigMap"]["data"]["config.yaml"])
         return config["homeserver"]["connections"]
 
     assert connections({}) == 64
     assert connections({"replicas": 3}) == 21
-    assert connections({"replicas": 100}) == 1
     assert connections({"autoscaling": {"enabled": True, "maxReplicas": 4}}) == 16
     assert connections({"mode": "sidecar", "replicas": 3}) == 64
 
@@ -220,7 +209,7 @@ def test_figures_that_limit_the_homeserver_are_divided_by_the_number_of_processe
 def test_every_figure_of_the_homeserver_has_its_part_in_each_of_two_processes():
     known = yaml.safe_load((CHART / "files" / "per-process.yaml").read_text())
     for profile, figures in known["profiles"].items():
-        values = {"replicas": 2, "config": {"homeserver": {"profile": profile}} if HAVE_PROFILE else {}}
+        values = {"replicas": 2, "config": {"homeserver": {"profile": profile}}}
         config = yaml.safe_load(render(values)["ConfigMap"]["data"]["config.yaml"])
         for path, figure in known["figures"].items():
             whole = figures.get(path) if figure["default"] == "profile" else figure["default"]
@@ -229,8 +218,6 @@ def test_every_figure_of_the_homeserver_has_its_part_in_each_of_two_processes():
 
 
 def test_replicas_without_a_known_profile_are_refused_where_figures_hang_on_it():
-    if not HAVE_PROFILE:
-        pytest.xfail("homeserver.profile is not a setting yet")
     with pytest.raises(helm_python.HelmRenderError, match=r"needs config\.homeserver\.profile"):
         render({"replicas": 2})
 
@@ -244,6 +231,10 @@ def test_replicas_without_a_known_profile_are_refused_where_figures_hang_on_it()
         ({"config": {"metrics": {"listen": "unix:/tmp/m"}}}, "config.metrics.listen must be host:port"),
         ({"ingress": {"enabled": True}}, "ingress.host is required"),
         ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs is required"),
+        (
+            {"replicas": 8, "config": {"homeserver": {"profile": "generic"}}},
+            "8 replicas are too many for lanes.requests.workers, 16: each needs at least 4",
+        ),
         ({"mode": "sidecar", "ingress": {"enabled": True, "host": "a"}}, "ingress needs a Service"),
         ({"mode": "sidecar", "networkPolicy": {"enabled": True}}, "networkPolicy is for gateway mode"),
     ],
@@ -303,7 +294,7 @@ def test_a_homeservers_own_chart_can_take_the_sidecar_in(tmp_path):
 
 
 def test_a_sidecars_names_do_not_meet_those_of_the_homeserver():
-    patch = yaml.safe_load(render(values_of("sidecar"))["ConfigMap"]["data"]["sidecar-patch.yaml"])
+    patch = yaml.safe_load(render(VALUES["sidecar"])["ConfigMap"]["data"]["sidecar-patch.yaml"])
     pod = patch["spec"]["template"]["spec"]
     assert {port["name"] for port in pod["initContainers"][0]["ports"]} == {"fairgate", "fairgate-probes"}
     assert all(volume["name"].startswith("fairgate-") for volume in pod["volumes"])
@@ -315,10 +306,6 @@ def test_alerts_ask_only_for_metrics_there_are():
         for name in re.findall(r"\bfairgate_(\w+)", rule["expr"]):
             assert f'"{name.removesuffix("_total")}"' in source, rule["alert"]
         assert f"`{rule['alert']}`" in (ROOT / "docs" / "operations.md").read_text()
-
-
-def _own_figures():
-    return {"homeserver": {"connections": 64, **({"profile": "synapse"} if HAVE_PROFILE else {})}}
 
 
 def _at(config, path):
