@@ -183,6 +183,20 @@ def test_a_drain_fits_into_what_kubernetes_waits():
         grace({"terminationGracePeriodSeconds": 60, "config": {"connections": {"drain_seconds": 95}}})
 
 
+def test_the_spools_fit_into_the_only_place_that_can_be_written_to():
+    def size(values):
+        (volume,) = (
+            volume
+            for volume in render(values)["Deployment"]["spec"]["template"]["spec"]["volumes"]
+            if "emptyDir" in volume
+        )
+        return volume["emptyDir"]["sizeLimit"]
+
+    assert size({}) == str((2 << 30) + (256 << 20))
+    assert size({"config": {"bodies": {"spool_bytes": 4 << 30}}}) == str((5 << 30) + (256 << 20))
+    assert size({"tmp": {"sizeLimit": "1Gi"}}) == "1Gi"
+
+
 def test_a_changed_configuration_rolls_the_pods_or_is_left_to_reload():
     def annotations(values):
         return render(values)["Deployment"]["spec"]["template"]["metadata"]["annotations"]

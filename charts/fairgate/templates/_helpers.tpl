@@ -192,13 +192,20 @@ volumeMounts:
   {{- end }}
 {{- end -}}
 
+{{/* Room for both spools, where they are in /tmp, and 256 MiB. */}}
+{{- define "fairgate.tmpBytes" -}}
+{{- $requests := dig "bodies" "spool_bytes" 1073741824 .Values.config -}}
+{{- $responses := dig "responses" "spool_bytes" 1073741824 .Values.config -}}
+{{- add (int64 $requests) (int64 $responses) 268435456 -}}
+{{- end -}}
+
 {{- define "fairgate.volumes" -}}
 - name: fairgate-config
   configMap:
     name: {{ include "fairgate.fullname" . }}
 - name: fairgate-tmp
   emptyDir:
-    sizeLimit: {{ .Values.tmp.sizeLimit }}
+    sizeLimit: {{ default (include "fairgate.tmpBytes" .) .Values.tmp.sizeLimit | quote }}
     {{- with .Values.tmp.medium }}
     medium: {{ . }}
     {{- end }}
