@@ -182,9 +182,10 @@ def _grant(queue: Queue[Ticket], now: float) -> Ticket:
     pool = ticket.lane_record.pool
     note_waited(ticket, now)
     bring_up(pool, flow, source, now)
-    flow.raise_to(pool.level.value, now)
+    least = pool.level.value - pool.turn_s()
+    flow.raise_to(least, now)
     if source is not None:
-        source.figure_s = max(source.figure_s, pool.level.value)
+        source.figure_s = max(source.figure_s, least)
     _unlink(ticket, now)
     start(ticket, now)
     post_all(flow, now)

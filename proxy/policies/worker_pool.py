@@ -151,6 +151,15 @@ class Pool:
         self.free = workers - running - min(self.held, self.quarter)
         self.source_cap = max(1, int(workers * address_share))
 
+    def turn_s(self) -> float:
+        """Give what a flow's even share of the workers comes to while one request of average length runs."""
+        ended = sum(lane.ended for lane in self.lanes)
+        if not ended:
+            return 0.0
+        return (
+            sum(lane.service_s for lane in self.lanes) / ended * min(1.0, self.workers / max(1, self.active))
+        )
+
     def new_flow(self, key: Hashable, now: float) -> Flow:
         """Make the record of a flow that is not remembered."""
         if len(self.flows) >= self.next_drop_of_flows:

@@ -28,6 +28,7 @@ class Model:
         self.rule, self.lead, self.address_share = rule, lead, address_share
         self.flows, self.sources, self.parked = {}, {}, []
         self.running, self.held = [], []
+        self.services = []
         self.level = self.began = 0.0
         self.began_with = 0.0
         self.contended = False
@@ -109,11 +110,14 @@ class Model:
         if not self.parked:
             return
         flow, source = self.flow(ticket), self.source(ticket)
+        self.sync(flow)
+        if source is not None:
+            source.figure = min(source.figure, self.level + self.lead)
+
+    def sync(self, flow):
         if flow.unsynced:
             flow.unsynced = False
             flow.figure = self.began_with + flow.holds * (self.now - self.began)
-        if source is not None:
-            source.figure = min(source.figure, self.level + self.lead)
 
     def begin_period(self):
         self.level += self.lead
@@ -122,9 +126,17 @@ class Model:
             if flow.waiting:
                 flow.unsynced = True
             else:
+                flow.unsynced = False
                 flow.figure = self.level
         for source in self.sources.values():
             source.figure = self.level
+
+    def turn_s(self):
+        """An even share of the workers while one request of average length runs."""
+        if not self.services:
+            return 0.0
+        active = sum(bool(flow.holds or flow.waiting) for flow in self.flows.values())
+        return sum(self.services) / len(self.services) * min(1.0, self.rule.workers / max(1, active))
 
     # Events.
 
@@ -140,6 +152,7 @@ class Model:
             self.begin_period()
             self.contended = starved
         if not flow.waiting:
+            self.sync(flow)
             flow.figure = min(flow.figure, self.level + self.lead)
         if source is not None:
             source.figure = min(source.figure, self.level + self.lead)
@@ -165,9 +178,10 @@ class Model:
             self.level = max(self.level, key[0])
         flow, source = self.flow(ticket), self.source(ticket)
         self.touch(ticket)
-        flow.figure = max(flow.figure, self.level)
+        least = self.level - self.turn_s()
+        flow.figure = max(flow.figure, least)
         if source is not None:
-            source.figure = max(source.figure, self.level)
+            source.figure = max(source.figure, least)
         self.parked.remove(ticket)
         flow.waiting -= 1
         self._start(ticket)
@@ -188,6 +202,7 @@ class Model:
         self.touch(ticket)
         (self.running if ticket in self.running else self.held).remove(ticket)
         flow, source = self.flow(ticket), self.source(ticket)
+        self.services.append(self.now - ticket.started_at)
         flow.holds -= 1
         flow.history -= ticket.history
         if self.parked:
