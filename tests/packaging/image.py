@@ -25,7 +25,7 @@ _PACKAGES = "ca-certificates,python3,python3-venv"
 _NOT_NEEDED = (
     "var/cache/apt/archives/*.deb var/lib/apt/lists/* usr/share/doc/* usr/share/man/* usr/share/locale/*"
 )
-# /bin/sh and bash cannot be run in there: the image must not need them.
+# Only /tmp can be written to. /bin/sh and bash cannot be run in there: the image must not need them.
 _START = """
 set -eu
 root=$1; shift
@@ -35,6 +35,7 @@ mount --rbind /dev "$root/dev"
 mount --rbind /proc "$root/proc"
 for shell in usr/bin/dash usr/bin/bash; do mount --bind /dev/null "$root/$shell"; done
 mount -o remount,bind,ro "$root"
+mount -t tmpfs -o mode=1777,size=64m tmpfs "$root/tmp"
 exec chroot "$root" /usr/bin/setpriv --reuid=10001 --regid=10001 --clear-groups \
   --bounding-set=-all --inh-caps=-all --no-new-privs -- "$@"
 """
@@ -49,7 +50,7 @@ def demand_programs():
 
 
 def build():
-    """Build the image, and the base where there is none; return nothing, IMAGE is its name."""
+    """Build IMAGE, and the base where there is none."""
     demand_programs()
     FOLDER.mkdir(parents=True, exist_ok=True)
     if not _has(BASE):
