@@ -9,37 +9,22 @@ import structlog
 import uvloop
 
 import proxy
-from proxy import clock
-from proxy.addresses import parse_homeserver_url
+from proxy import clock, parts
 from proxy.admin.server import OperatorListeners
 from proxy.config.settings import Settings
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.listener import Listener
-from proxy.gate import Gate
 from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.request_head import forget_fields
 from proxy.http1.response_head import forget_heads
-from proxy.identity.client_key import ClientKeys
-from proxy.identity.identities import Identities
-from proxy.identity.networks import Networks
-from proxy.identity.principal import Exemptions
 from proxy.matrix.endpoint import RouteClass
-from proxy.matrix.profiles import GENERIC, figures
 from proxy.observability.logs import configure_logs
 from proxy.observability.snapshot import Snapshot
-from proxy.pipeline import Pipeline
-from proxy.policies.lanes import pool_rules
-from proxy.policies.settings import SyncSettings, given_figures
-from proxy.policies.worker_share import WorkerShare
 from proxy.spool.settings import spool_directory
 from proxy.spool.spool import Spool
-from proxy.spool.stores import BodyStores, disk_budget, memory_budget
-from proxy.upstream.bodies import Bodies
 from proxy.upstream.connection import UpstreamConnection
-from proxy.upstream.pool import Pool
 from proxy.upstream.probe import HomeserverProbe
-from proxy.upstream.settings import HomeserverSettings
-from proxy.upstream.whoami import Whoami
+from proxy.upstream.profile_detection import detect_profile
 
 _TURNS_PER_ROUND = 4
 _TURN_S = 0.25  # a deadline is found within a round of a second
@@ -60,10 +45,14 @@ class Application:
         self._settings = settings
         clients: DeadlineSweep[ClientConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self._upstreams: DeadlineSweep[UpstreamConnection] = DeadlineSweep(_TURNS_PER_ROUND)
-        self.pool = _pool(settings.homeserver, self._upstreams)
+        self.pool = parts.pool(settings.homeserver, self._upstreams)
         self._max_connections = _connections_that_fit(settings.connections.max, self.pool.limit)
         self._spool = Spool(spool_directory(settings.bodies.spool_directory, settings.state_directory))
-        self.pipeline = _pipeline(settings, self.pool, self._spool)
+        #: None while the homeserver has not said what it is.
+        self.profile: str | None = None
+        if settings.homeserver.profile != "auto":
+            self.profile = settings.homeserver.profile
+        self.pipeline = parts.pipeline(settings, self.profile, self.pool, self._spool)
         self.listener = Listener(
             self.pipeline,
             settings.connections,
@@ -73,8 +62,9 @@ class Application:
         )
         self._probe = HomeserverProbe(settings.homeserver.url)
         self.operators = OperatorListeners(
-            settings.admin.listen, settings.metrics.listen, self.snapshot, self._probe.answers
+            settings.admin.listen, settings.metrics.listen, self.snapshot, self._is_ready
         )
+        self._detection: asyncio.Task[None] | None = None
         self._started_at = clock.wall_time()
         self._started = clock.now()
         self._turn: asyncio.TimerHandle | None = None
@@ -93,6 +83,8 @@ class Application:
             self.operators.start(), f"{self._settings.admin.listen} or {self._settings.metrics.listen}"
         )
         self._schedule_turn()
+        if self.profile is None:
+            self._detection = asyncio.create_task(self._detect_profile())
         _log.info(
             "started",
             listen=self.listener.addresses,
@@ -100,6 +92,16 @@ class Application:
             admin=self.operators.admin_address,
             metrics=self.operators.metrics_address,
         )
+
+    async def _detect_profile(self) -> None:
+        profile = await detect_profile(self._settings.homeserver.url)
+        self.profile = profile
+        found = parts.figures_of(self._settings, profile)
+        self.pipeline.use(found, parts.worker_share(self._settings, found), clock.now())
+
+    async def _is_ready(self) -> bool:
+        """Tell whether the homeserver answers and we know what it is."""
+        return self.profile is not None and await self._probe.answers()
 
     async def stop(self, at_once: asyncio.Event) -> None:
         """End as §1.8 says: requests in flight may end within the drain time, unless `at_once` is set."""
@@ -113,6 +115,8 @@ class Application:
         await asyncio.gather(self._last_call(at_once), self.operators.stop(), self._probe.close())
         self.listener.abort_all()
         self.pool.close()
+        if self._detection is not None:
+            self._detection.cancel()
         if self._turn is not None:
             self._turn.cancel()
         await asyncio.sleep(0)  # aborted transports end in the next turn of the loop
@@ -161,74 +165,12 @@ class Application:
             for upstream in self._upstreams.passed(now):
                 upstream.deadline_passed(now)
             self.pool.end_waits(now)
-            self.pipeline.gate.turn(now)
+            self.pipeline.turn(now)
             self.listener.turn(now)
             forget_fields()
             forget_heads()
         finally:
             self._schedule_turn()
-
-
-def _pool(settings: HomeserverSettings, sweep: DeadlineSweep[UpstreamConnection]) -> Pool:
-    address = parse_homeserver_url(settings.url)
-    return Pool(
-        address.path if address.path is not None else (str(address.host), int(address.port or 80)),
-        limit=settings.connections,
-        connect_timeout_s=settings.connect_timeout_seconds,
-        idle_s=settings.idle_seconds,
-        sweep=sweep,
-    )
-
-
-def _pipeline(settings: Settings, pool: Pool, spool: Spool) -> Pipeline:
-    address = parse_homeserver_url(settings.homeserver.url)
-    host = b"localhost" if address.path is not None else f"{address.host}:{address.port}".encode()
-    profile = GENERIC if settings.homeserver.profile == "auto" else settings.homeserver.profile
-    found = figures(profile, given_figures(settings.lanes, SyncSettings()))
-    lanes, clients, bodies = settings.lanes, settings.clients, settings.bodies
-    exempt = clients.exempt
-    gate = Gate(
-        Identities(
-            settings.identity,
-            Exemptions(accounts=exempt.accounts, devices=exempt.devices, appservices=exempt.appservices),
-        ),
-        Whoami(pool, host, settings.identity.timeout_seconds),
-        WorkerShare(
-            pool_rules(found, history_per_account=lanes.history_per_account),
-            now=clock.now(),
-            address_share=lanes.address_share,
-            max_lead_s=lanes.max_lead_seconds,
-        ),
-        enforces_lanes=(lanes.mode or settings.mode) == "enforce",
-    )
-    memory = memory_budget(bodies.memory_total_bytes)
-    return Pipeline(
-        pool,
-        gate,
-        Bodies(
-            BodyStores(
-                spool, memory=memory, disk=disk_budget(bodies.spool_bytes), memory_bytes=bodies.memory_bytes
-            ),
-            BodyStores(
-                spool,
-                memory=memory,
-                disk=disk_budget(settings.responses.spool_bytes),
-                memory_bytes=settings.responses.memory_bytes,
-            ),
-            bodies.rate,
-        ),
-        found,
-        ClientKeys(
-            trusted_proxies=Networks(clients.trusted_proxies),
-            forwarded_header=clients.forwarded_header,
-            ipv6_prefix=clients.ipv6_prefix,
-            exempt=Networks(exempt.networks),
-        ),
-        max_hold_s=lanes.max_hold_seconds,
-        max_json_bytes=bodies.max_json_bytes,
-        forwarded_header=clients.forwarded_header,
-        homeserver_host=host,
-    )
 
 
 def run(settings: Settings) -> None:

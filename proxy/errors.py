@@ -71,6 +71,23 @@ class Reason(Enum):
         "The homeserver is busy, and your share of it with your other requests",
         True,
     )
+    SYNC_DEVICE = ("sync_device", 429, "M_LIMIT_EXCEEDED", "Too many syncs of this device at once", True)
+    SYNC_ACCOUNT = ("sync_account", 429, "M_LIMIT_EXCEEDED", "Too many syncs of this account at once", True)
+    SYNC_TOTAL = ("sync_total", 429, "M_LIMIT_EXCEEDED", "Too many syncs of all accounts at once", True)
+    BACKGROUND_LINE = (
+        "background_line",
+        429,
+        "M_LIMIT_EXCEEDED",
+        "Too many background requests of yours are waiting",
+        True,
+    )
+    BACKGROUND_WAIT = (
+        "background_wait",
+        429,
+        "M_LIMIT_EXCEEDED",
+        "Background work has to wait; try again later",
+        True,
+    )
     TUNNELS_ACCOUNT = (
         "tunnels_account",
         429,

@@ -2,15 +2,15 @@
 
 1. A client's connection has a complete head; `http1.request_head` parsed it, or refused it (§9).
 2. `begin`: who the client is by address, what kind of request this is, the head as the homeserver gets it (§2.1, §2.2).
-3. `admit`: who asks, by token; the gate waits for the homeserver's word where it is not known (§2.3).
-4. `_identified`: limits that can refuse at once: sizes, tunnels.
-5. The body is read, before a worker is taken (§3).
-6. `body_read`: a worker of its lane, or a place in line (§4); the gate waits.
-7. `_run`: the pool runs the exchange on a connection to the homeserver.
+3. `admit`: who asks, by token; the identity gate waits for the homeserver's word where it is not known (§2.3).
+4. `identified`: limits that can refuse at once: sizes (§3.3), a long poll's budgets (§5).
+5. `may_wait`: the body is read, before a worker is taken (§3).
+6. `body_read`: a place beside the others, if nobody waits for it (§6); then `may_work`: a worker of its lane (§4).
+7. `has_worker`: the pool runs the exchange on a connection to the homeserver.
 8. Answer and body pass through `upstream.exchange`, each side pausing the other.
 9. `ended`: the permits come back, in reverse; the homeserver's connection goes to the pool, the client's is parked.
 
-Refusals of every step meet in `refusal`.
+Refusals of every step meet in `refuse` and `refusal`.
 """
 
 import os
@@ -21,24 +21,30 @@ import structlog
 
 from proxy import clock
 from proxy.errors import Reason, refusal_bytes
-from proxy.gate import Gate, jittered
+from proxy.gate.background import BackgroundWork
+from proxy.gate.identity import IdentityGate
+from proxy.gate.steps import jittered
+from proxy.gate.waits import WaitGate
+from proxy.gate.workers import WorkerGate
 from proxy.http1.request_head import RequestHead
 from proxy.identity.client_key import Client, ClientKeys
 from proxy.identity.networks import UNIX
 from proxy.identity.principal import Principal, anonymous
 from proxy.matrix.access_token import AccessToken, may_name_token, read_access_token
-from proxy.matrix.endpoint import RouteClass
+from proxy.matrix.endpoint import Poll, RouteClass
 from proxy.matrix.profiles import Figures
 from proxy.matrix.routes import find_endpoint
 from proxy.matrix.sync_request import sync_timeout_s
 from proxy.mechanisms.rate_floor import RateFloor
+from proxy.policies.worker_share import WorkerShare
 from proxy.spool.body_store import BodyStore
 from proxy.upstream.bodies import Bodies
-from proxy.upstream.exchange import ENDED, IN_SERVICE, READING, ClientPort, Exchange
+from proxy.upstream.exchange import ENDED, IN_SERVICE, NOBODY, READING, ClientPort, Exchange
 from proxy.upstream.pool import Pool
 from proxy.upstream.request_body import RequestBody
 
 _SYNC, _MEDIA = RouteClass.SYNC, RouteClass.MEDIA
+_NO_POLL = Poll.NONE
 _SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
 _SYNC_UNKNOWN_S = 210.0
 _SYNC_LONGEST_S = 3600.0
@@ -54,13 +60,13 @@ class Pipeline:
     """Takes requests from clients' connections to the homeserver; counts what passed and what was refused."""
 
     def __init__(  # noqa: PLR0913  (each is a part of its own)
-        self, pool: Pool, gate: Gate, bodies: Bodies, figures: Figures, client_keys: ClientKeys, *, max_hold_s: float,
-        max_json_bytes: int, forwarded_header: str, homeserver_host: bytes,
+        self, pool: Pool, identity: IdentityGate, waits: WaitGate, background: BackgroundWork, workers: WorkerGate,
+        bodies: Bodies, figures: Figures, client_keys: ClientKeys, *, max_hold_s: float, max_json_bytes: int,
+        forwarded_header: str, homeserver_host: bytes,
     ) -> None:  # fmt: skip
         self.pool = pool
-        self.gate = gate
-        gate.identified = self._identified
-        gate.granted = self._run
+        self.identity, self.waits, self.background, self.workers = identity, waits, background, workers
+        identity.steps = waits.steps = background.steps = workers.steps = self
         self.client_keys = client_keys
         self.figures = figures
         self.bodies = bodies
@@ -114,26 +120,31 @@ class Pipeline:
             access = _access_of(exchange.head)
             if access.token:
                 exchange.access = access
-                principal = self.gate.identify(exchange, access, now)
+                principal = self.identity.identify(exchange, access, now)
                 if principal is None:
                     return
             else:
                 principal = anonymous(exchange.asker)
         else:
             principal = anonymous(exchange.asker)
-        self._identified(exchange, principal, now)
+        self.identified(exchange, principal, now)
 
-    def _identified(self, exchange: Exchange, principal: Principal, now: float) -> None:
+    def identified(self, exchange: Exchange, principal: Principal, now: float) -> None:
+        """Refuse what is too much at once."""
         exchange.principal = principal
-        body = exchange.body
-        if body is None:
-            self._take_worker(exchange, now)
-            return
-        if body.left > self._max_json_bytes and not exchange.endpoint.is_upload:
-            self._refuse(exchange, Reason.BODY_TOO_LARGE)
-            return
-        exchange.stage = READING
-        exchange.client.body_wanted()
+        endpoint, body = exchange.endpoint, exchange.body
+        if body is not None and body.left > self._max_json_bytes and not endpoint.is_upload:
+            self.refuse(exchange, Reason.BODY_TOO_LARGE)
+        elif endpoint.poll is _NO_POLL or self.waits.take(exchange, exchange.deadline_s - _SYNC_SLACK_S, now):
+            self.may_wait(exchange, now)
+
+    def may_wait(self, exchange: Exchange, now: float) -> None:
+        """Read the body, if there is one."""
+        if exchange.body is None:
+            self._complete(exchange, now)
+        else:
+            exchange.stage = READING
+            exchange.client.body_wanted()
 
     # 5 and 6: its body, a worker.
 
@@ -161,16 +172,25 @@ class Pipeline:
     def body_read(self, exchange: Exchange) -> None:
         """Go on with a request whose body is there, or can be kept no longer."""
         if exchange.stage == READING:
-            self._take_worker(exchange, clock.now())
+            self._complete(exchange, clock.now())
 
-    def _take_worker(self, exchange: Exchange, now: float) -> None:
-        if self.gate.take_worker(exchange, now):
-            self._run(exchange, now)
+    def _complete(self, exchange: Exchange, now: float) -> None:
+        if not self.background.is_background(exchange) or self.background.take(exchange, now):
+            self.may_work(exchange, now)
+
+    def may_work(self, exchange: Exchange, now: float) -> None:
+        """Take a worker, or a place in line."""
+        if self.workers.take(exchange, now):
+            self.has_worker(exchange, now)
 
     # 7 to 9: the homeserver, and the end.
 
-    def _run(self, exchange: Exchange, now: float) -> None:
+    def has_worker(self, exchange: Exchange, now: float) -> None:
+        """Let the homeserver have it."""
         exchange.stage = IN_SERVICE
+        exchange.sent_at = now
+        if exchange.gate_permit is not None:
+            self.background.sent(exchange, now)
         self.pool.submit(exchange, now)
 
     def ends_with_client(self, exchange: Exchange) -> bool:
@@ -179,11 +199,13 @@ class Pipeline:
 
     def held(self, exchange: Exchange, now: float) -> None:
         """The homeserver goes on with it, for nobody."""
-        self.gate.hold(exchange, now)
+        self.workers.hold(exchange, now)
+        self.background.held(exchange, now)
+        self.waits.left(exchange, now)
 
     def tunnelled(self, exchange: Exchange) -> None:
         """It is a tunnel now, and needs no worker any more."""
-        self.gate.give_back(exchange, clock.now())
+        self.workers.give_back(exchange, clock.now())
 
     def ended(self, exchange: Exchange, now: float) -> None:
         """The homeserver is done with it."""
@@ -193,11 +215,13 @@ class Pipeline:
         if exchange.access is not None and (
             status == 401 or (exchange.endpoint.kills_token and 200 <= status < 300)
         ):
-            self.gate.identities.drop(exchange.access.token)
+            self.identity.identities.drop(exchange.access.token)
         if status == 504 and exchange.endpoint.route is not _MEDIA:
             # Whoever gave up waiting for the homeserver, it may still be at work. Of media it says that there is none yet.
-            self.gate.hold_until(exchange, now + self.max_hold_s, now)
-        self.gate.give_back(exchange, now)
+            self.workers.hold_until(exchange, now + self.max_hold_s, now)
+        self.workers.give_back(exchange, now)
+        self.background.ended(exchange, now, abandoned=exchange.client is NOBODY)
+        self.waits.give_back(exchange, now)
 
     def withdraw(self, exchange: Exchange) -> None:
         """Its client left before the homeserver got it."""
@@ -205,9 +229,7 @@ class Pipeline:
             return
         if exchange.stage == IN_SERVICE:
             self.pool.withdraw(exchange)
-        exchange.stage = ENDED
-        exchange.end_body()
-        self.gate.withdraw(exchange, clock.now())
+        self._end(exchange, clock.now())
 
     # Answers of our own.
 
@@ -228,9 +250,31 @@ class Pipeline:
         else:
             client.refuse(reason)
 
-    def _refuse(self, exchange: Exchange, reason: Reason) -> None:
+    def refuse(self, exchange: Exchange, reason: Reason, retry_after_s: float | None = None) -> None:
+        """Answer a request that the homeserver never got; what it was given before comes back."""
+        self._end(exchange, clock.now())
+        exchange.client.refuse(reason, retry_after_s)
+
+    def _end(self, exchange: Exchange, now: float) -> None:
         exchange.stage = ENDED
-        exchange.client.refuse(reason)
+        exchange.end_body()
+        self.workers.give_back(exchange, now)
+        self.background.withdraw(exchange, now)
+        self.waits.give_back(exchange, now)
+        self.identity.withdraw(exchange)
+
+    def turn(self, now: float) -> None:
+        """End the waits that lasted too long."""
+        self.identity.turn(now)
+        self.waits.turn(now)
+        self.background.turn(now)
+        self.workers.turn(now)
+
+    def use(self, figures: Figures, share: WorkerShare, now: float) -> None:
+        """Take the figures of the profile that the homeserver turned out to have."""
+        self.figures = figures
+        self.waits.reconfigure(figures, now)
+        self.workers.replace(share, now)
 
     def _warn_of_ingress(self, asker: Client, now: float) -> None:
         if now - self._warned_at >= _WARN_EVERY_S:

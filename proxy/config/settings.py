@@ -8,7 +8,8 @@ from proxy.admin.settings import AdminSettings, MetricsSettings
 from proxy.downstream.settings import ConnectionSettings, ListenSettings
 from proxy.identity.settings import ClientsSettings, IdentitySettings
 from proxy.observability.settings import LogSettings
-from proxy.policies.settings import LanesSettings
+from proxy.policies.background_settings import BackgroundSettings
+from proxy.policies.settings import LanesSettings, SyncSettings
 from proxy.spool.settings import BodiesSettings, ResponsesSettings
 from proxy.upstream.settings import HomeserverSettings
 
@@ -27,6 +28,8 @@ class Settings(BaseModel):
     bodies: BodiesSettings = BodiesSettings()
     responses: ResponsesSettings = ResponsesSettings()
     lanes: LanesSettings = LanesSettings()
+    sync: SyncSettings = SyncSettings()
+    background: BackgroundSettings = BackgroundSettings()
     admin: AdminSettings = AdminSettings()
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()

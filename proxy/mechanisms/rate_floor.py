@@ -7,7 +7,7 @@ the switch itself. A grace belongs to the beginning: a later switch gives no sec
 asks more than the highest rate would, or less than the lowest.
 
 What a peer moved faster than it had to is its lead, and a lead alone would let it stand still for hours. So beside the rate
-there may be a longest stall: seconds, pauses left out, in which nothing at all is moved. It is seen by `moved`, called at times.
+there may be a longest stall: seconds, pauses left out, in which nothing at all is moved. `moved`, called at times, sees it.
 
 Every call is O(1), without allocation; the deadline is a sum of two numbers, for the sweep. Pure.
 """

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from proxy.identity.principal import Principal
     from proxy.matrix.access_token import AccessToken
     from proxy.matrix.endpoint import Endpoint
+    from proxy.policies.gate_values import GatePermit
+    from proxy.policies.wait_values import WaitPermit
     from proxy.policies.worker_share import Ticket
     from proxy.spool.body_store import BodyStore
 
@@ -159,11 +161,17 @@ class Course(Protocol):
 
 
 class Exchange:
-    """See the module. `deadline_s` bounds the homeserver's answer; `waits_until` the wait for a connection."""
+    """See the module. `deadline_s` bounds the homeserver's answer from `sent_at`; `waits_until` the wait for a connection.
+
+    `access` is the token it came with, `principal` who asks; `wait` a wait for that, `permit` a long poll's place,
+    `gate_permit` a background request's, `ticket` a worker or a place in line. `status` is the homeserver's, `failure` why
+    there was no whole answer.
+    """
 
     __slots__ = (
-        "access", "answer_began", "asker", "body", "client", "closes", "course", "deadline_s", "endpoint", "head", "principal",
-        "request_id", "resends", "stage", "started_at", "status", "ticket", "upstream", "wait", "waits_until", "wire_head",
+        "access", "answer_began", "asker", "body", "client", "closes", "course", "deadline_s", "endpoint", "failure",
+        "gate_permit", "head", "permit", "principal", "request_id", "resends", "sent_at", "stage", "started_at", "status",
+        "ticket", "upstream", "wait", "waits_until", "wire_head",
     )  # fmt: skip
 
     def __init__(
@@ -186,6 +194,10 @@ class Exchange:
         self.wait: Wait[Exchange] | None = None
         self.principal: Principal | None = None
         self.ticket: Ticket | None = None
+        self.permit: WaitPermit[Exchange] | None = None
+        self.gate_permit: GatePermit[Exchange] | None = None
+        self.failure: Reason | None = None
+        self.sent_at = started_at
         length = head.fields.length
         self.body = RequestBody(self, length) if length else None
         self.answer_began = False
@@ -199,8 +211,9 @@ class Exchange:
         """No answer will come: tell the client, in words if nothing was sent yet."""
         client = self.client
         self.upstream = None
-        self.client = NOBODY
+        self.failure = reason
         self.course.ended(self, now)
+        self.client = NOBODY
         if self.answer_began:
             client.cut()
         else:
@@ -256,6 +269,7 @@ class Exchange:
         if self.stage == HELD and upstream is not None:
             self._abandon(upstream, now)
             return
+        self.failure = Reason.UPSTREAM_TIMEOUT
         self.left(now)
         if self.answer_began:
             client.cut()

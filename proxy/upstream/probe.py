@@ -10,7 +10,7 @@ from http import HTTPStatus
 import aiohttp
 
 from proxy import clock
-from proxy.addresses import parse_homeserver_url
+from proxy.addresses import Address, parse_homeserver_url
 
 PATH = "/_matrix/client/versions"
 #: Seconds for the whole exchange; an orchestrator's own deadline is most often longer.
@@ -24,7 +24,7 @@ class HomeserverProbe:
 
     def __init__(self, url: str) -> None:
         address = parse_homeserver_url(url)
-        self._socket_path = address.path
+        self._address = address
         self._url = f"http://{'localhost' if address.path else address}{PATH}"
         self._session: aiohttp.ClientSession | None = None
         self._asking: asyncio.Task[bool] | None = None
@@ -67,21 +67,22 @@ class HomeserverProbe:
 
     async def _status(self) -> int:
         if self._session is None:
-            self._session = self._new_session()
+            self._session = new_session(self._address)
         async with self._session.get(self._url, allow_redirects=False) as response:
             return response.status
 
-    def _new_session(self) -> aiohttp.ClientSession:
-        # A connection for each question: a kept one tells of the past, and takes a place at the homeserver.
-        connector: aiohttp.BaseConnector
-        if self._socket_path is not None:
-            connector = aiohttp.UnixConnector(path=self._socket_path, force_close=True)
-        else:
-            connector = aiohttp.TCPConnector(force_close=True, use_dns_cache=False)
-        return aiohttp.ClientSession(
-            connector=connector,
-            timeout=aiohttp.ClientTimeout(total=ANSWER_WITHIN_S),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            headers={"User-Agent": "fairgate-probe"},
-        )
+
+def new_session(address: Address) -> aiohttp.ClientSession:
+    """Make a session to the homeserver with a new connection for each question: a kept one tells of the past."""
+    connector: aiohttp.BaseConnector
+    if address.path is not None:
+        connector = aiohttp.UnixConnector(path=address.path, force_close=True)
+    else:
+        connector = aiohttp.TCPConnector(force_close=True, use_dns_cache=False)
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=ANSWER_WITHIN_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        headers={"User-Agent": "fairgate-probe"},
+    )

@@ -1,0 +1,35 @@
+"""What a gate tells the pipeline: that a request may go on, or what it is refused for."""
+
+import random
+from typing import Final, Protocol
+
+from proxy.errors import Reason
+from proxy.identity.principal import Principal
+from proxy.upstream.exchange import Exchange
+
+#: How much the hint of a 429 is spread: §10.1.
+JITTER: Final = 0.2
+
+
+class Steps(Protocol):
+    """The steps after each gate."""
+
+    def identified(self, exchange: Exchange, principal: Principal, now: float) -> None:
+        """It is known who asks."""
+
+    def may_wait(self, exchange: Exchange, now: float) -> None:
+        """The long poll has a place."""
+
+    def may_work(self, exchange: Exchange, now: float) -> None:
+        """The background request has a place."""
+
+    def has_worker(self, exchange: Exchange, now: float) -> None:
+        """The request has a worker."""
+
+    def refuse(self, exchange: Exchange, reason: Reason, retry_after_s: float) -> None:
+        """It gets an answer of ours; whatever it was given before comes back."""
+
+
+def jittered(seconds: float, part: float = JITTER) -> float:
+    """Spread a hint by `part` of it to both sides, so that those who got it together do not come back together."""
+    return seconds * random.uniform(1 - part, 1 + part)  # noqa: S311  (it hides nothing)

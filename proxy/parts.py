@@ -1,0 +1,156 @@
+"""Builds the parts that `app` puts together: from settings and figures to objects, without starting anything."""
+
+from dataclasses import replace
+
+from proxy import clock
+from proxy.addresses import Address, parse_homeserver_url
+from proxy.config.settings import Settings
+from proxy.gate.background import BackgroundWork
+from proxy.gate.identity import IdentityGate
+from proxy.gate.waits import WaitGate
+from proxy.gate.workers import WorkerGate
+from proxy.http1.deadlines import DeadlineSweep
+from proxy.identity.client_key import ClientKeys
+from proxy.identity.identities import Identities
+from proxy.identity.networks import Networks
+from proxy.identity.principal import Exemptions
+from proxy.matrix.profiles import GENERIC, Figures, figures
+from proxy.pipeline import Pipeline
+from proxy.policies.background_gate import BackgroundGate
+from proxy.policies.lanes import pool_rules
+from proxy.policies.settings import RuleMode, given_figures
+from proxy.policies.sync_wait import SyncWait
+from proxy.policies.worker_share import WorkerShare
+from proxy.spool.spool import Spool
+from proxy.spool.stores import BodyStores, disk_budget, memory_budget
+from proxy.upstream.bodies import Bodies
+from proxy.upstream.connection import UpstreamConnection
+from proxy.upstream.exchange import Exchange
+from proxy.upstream.pool import Pool
+from proxy.upstream.settings import HomeserverSettings
+from proxy.upstream.whoami import Whoami
+
+#: Whose waits hold until the homeserver has said what it is: generous ones, since clients come back all at once (§8).
+_WAITS_UNTIL_KNOWN = "synapse"
+
+
+def figures_of(settings: Settings, profile: str | None) -> Figures:
+    """Give the figures of a profile under the settings; None while the homeserver has not said what it is."""
+    given = given_figures(settings.lanes, settings.sync)
+    if profile is not None:
+        return figures(profile, given)
+    waits = figures(_WAITS_UNTIL_KNOWN, given)
+    return replace(
+        figures(GENERIC, given),
+        sync_workers=waits.sync_workers,
+        waits_per_account=waits.waits_per_account,
+        waits_per_device=waits.waits_per_device,
+    )
+
+
+def worker_share(settings: Settings, found: Figures) -> WorkerShare:
+    """Make the workers of all lanes."""
+    lanes = settings.lanes
+    return WorkerShare(
+        pool_rules(found, history_per_account=lanes.history_per_account),
+        now=clock.now(),
+        address_share=lanes.address_share,
+        max_lead_s=lanes.max_lead_seconds,
+    )
+
+
+def pool(settings: HomeserverSettings, sweep: DeadlineSweep[UpstreamConnection]) -> Pool:
+    """Make the connections to the homeserver."""
+    address = parse_homeserver_url(settings.url)
+    return Pool(
+        address.path if address.path is not None else (str(address.host), int(address.port or 80)),
+        limit=settings.connections,
+        connect_timeout_s=settings.connect_timeout_seconds,
+        idle_s=settings.idle_seconds,
+        sweep=sweep,
+    )
+
+
+def pipeline(settings: Settings, profile: str | None, upstream: Pool, spool: Spool) -> Pipeline:
+    """Make the way of a request, with all its rules."""
+    address = parse_homeserver_url(settings.homeserver.url)
+    host = b"localhost" if address.path is not None else f"{address.host}:{address.port}".encode()
+    found = figures_of(settings, profile)
+    return Pipeline(
+        upstream,
+        IdentityGate(
+            Identities(settings.identity, exemptions(settings)),
+            Whoami(upstream, host, settings.identity.timeout_seconds),
+        ),
+        WaitGate(
+            _waits(settings, found),
+            grace_s=settings.sync.grace_seconds,
+            enforces=_enforces(settings, settings.sync.mode),
+        ),
+        BackgroundWork(
+            BackgroundGate(settings.background, clock.now()),
+            settings.background,
+            homeserver=homeserver_key(address),
+            enforces=_enforces(settings, settings.background.mode),
+        ),
+        WorkerGate(worker_share(settings, found), enforces=_enforces(settings, settings.lanes.mode)),
+        _bodies(settings, spool),
+        found,
+        client_keys(settings),
+        max_hold_s=settings.lanes.max_hold_seconds,
+        max_json_bytes=settings.bodies.max_json_bytes,
+        forwarded_header=settings.clients.forwarded_header,
+        homeserver_host=host,
+    )
+
+
+def homeserver_key(address: Address) -> str:
+    """Name a homeserver in logs and status: scheme, host in lower case and explicit port, or the socket's path (§6.8)."""
+    return address.path if address.path is not None else f"http://{str(address).lower()}"
+
+
+def client_keys(settings: Settings) -> ClientKeys:
+    """Make what tells clients apart by address."""
+    clients = settings.clients
+    return ClientKeys(
+        trusted_proxies=Networks(clients.trusted_proxies),
+        forwarded_header=clients.forwarded_header,
+        ipv6_prefix=clients.ipv6_prefix,
+        exempt=Networks(clients.exempt.networks),
+    )
+
+
+def exemptions(settings: Settings) -> Exemptions:
+    """Make what tells who is exempt."""
+    exempt = settings.clients.exempt
+    return Exemptions(accounts=exempt.accounts, devices=exempt.devices, appservices=exempt.appservices)
+
+
+def _enforces(settings: Settings, mode: RuleMode) -> bool:
+    return (mode or settings.mode) == "enforce"
+
+
+def _waits(settings: Settings, found: Figures) -> SyncWait[Exchange]:
+    return SyncWait(
+        workers=found.sync_workers,
+        per_account=found.waits_per_account,
+        per_device=found.waits_per_device,
+        grace_s=settings.sync.grace_seconds,
+    )
+
+
+def _bodies(settings: Settings, spool: Spool) -> Bodies:
+    bodies, responses = settings.bodies, settings.responses
+    memory = memory_budget(bodies.memory_total_bytes)
+    return Bodies(
+        BodyStores(
+            spool, memory=memory, disk=disk_budget(bodies.spool_bytes), memory_bytes=bodies.memory_bytes
+        ),
+        BodyStores(
+            spool,
+            memory=memory,
+            disk=disk_budget(responses.spool_bytes),
+            memory_bytes=responses.memory_bytes,
+        ),
+        bodies.rate,
+    )
