@@ -3,6 +3,7 @@
 import re
 
 import helm_python
+import promql_parser
 import pytest
 import yaml
 
@@ -314,9 +315,10 @@ def test_a_sidecars_names_do_not_meet_those_of_the_homeserver():
     assert all(volume["name"].startswith("fairgate-") for volume in pod["volumes"])
 
 
-def test_alerts_ask_only_for_metrics_there_are():
+def test_alerts_can_be_read_by_prometheus_and_ask_only_for_metrics_there_are():
     source = (ROOT / "proxy" / "observability" / "metrics.py").read_text()
     for rule in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"][0]["rules"]:
+        promql_parser.parse(rule["expr"])
         for name in re.findall(r"\bfairgate_(\w+)", rule["expr"]):
             assert f'"{name.removesuffix("_total")}"' in source, rule["alert"]
         assert f"`{rule['alert']}`" in (ROOT / "docs" / "operations.md").read_text()
