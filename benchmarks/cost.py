@@ -40,6 +40,7 @@ from tools.console import ToolError, fail
 from tools.processes import free_port
 
 _REFERENCE = "nginx"
+_WARM_UP_S = 4  # enough for a proxy that looks accounts up to have seen them all
 _PARKED = 5000
 _HELD = 10_000
 _OUR_DESCRIPTORS = 200
@@ -112,7 +113,7 @@ def measure(plan: Plan, proxy_core: int, load_core: int) -> dict[str, Results]:
             }
             for peer in running.values():
                 demand_answer(peer)
-                measure_requests(peer, load_core, distinct=True)
+                measure_requests(peer, load_core, distinct=True, seconds=_WARM_UP_S)
             for number in range(plan.rounds):
                 for kind in _KINDS:
                     _say(f"round {number + 1} of {plan.rounds}: {kind}")

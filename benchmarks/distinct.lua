@@ -1,14 +1,15 @@
--- For wrk: each request has another account's token and another target, so that no proxy can know it from before.
-local accounts, turn, requests = 50000, 0, {}
+-- For wrk: each request has another target than the 49,999 before it and another account's token than the 4,999 before it,
+-- so that no proxy can know its head from before, while accounts can have been seen.
+local accounts, targets, turn, requests = 5000, 50000, 0, {}
 
 function init()
-    for account = 1, accounts do
-        wrk.headers["Authorization"] = string.format("Bearer syt_YWxpY2U_yBdUSiiJVBrXNUKDlrrS%022d", account)
-        requests[account] = wrk.format("GET", string.format("/_matrix/client/v3/profile/%%40u%05d%%3Aexample.org", account))
+    for target = 1, targets do
+        wrk.headers["Authorization"] = string.format("Bearer syt_YWxpY2U_yBdUSiiJVBrXNUKDlrrS%022d", target % accounts)
+        requests[target] = wrk.format("GET", string.format("/_matrix/client/v3/profile/%%40u%05d%%3Aexample.org", target))
     end
 end
 
 function request()
-    turn = turn % accounts + 1
+    turn = turn % targets + 1
     return requests[turn]
 end

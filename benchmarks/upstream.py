@@ -1,7 +1,8 @@
 """The stand-in homeserver of the cost benchmark: as fast as Python gets, and the same for every peer.
 
 GET of a media path: 100 MiB. GET of a profile: a small JSON answer whose head is never the same twice, by its
-trace id, as Synapse's has it. Any other GET: a small JSON answer with Synapse's fields. POST: the body is
+trace id, as Synapse's has it. GET of whoami: an account of its own for each token. Any other GET: a small JSON answer with
+Synapse's fields. POST: the body is
 counted and thrown away, then the small answer. It finds heads by search and parses nothing else, since all
 it hears was parsed by a proxy.
 
@@ -12,12 +13,14 @@ import asyncio
 import sys
 from itertools import count
 from typing import cast
+from zlib import crc32
 
 import uvloop
 
 MEDIA_BYTES = 100 << 20
 _PIECE = bytes(256 << 10)
-_BODY = b'{"user_id":"@alice:example.org","device_id":"JLAFKJWSCS"}'
+_ACCOUNT = b"@%08x:"
+_BODY = b'{"user_id":"%sexample.org","device_id":"JLAFKJWSCS"}' % (_ACCOUNT % 0)
 _FIELDS = (
     b"HTTP/1.1 200 OK\r\nServer: Synapse/1.120.0\r\nDate: Mon, 30 Nov 2026 05:05:00 GMT\r\n"
     b"Content-Type: application/json\r\nCache-Control: no-cache, no-store, must-revalidate\r\n"
@@ -75,6 +78,9 @@ class Homeserver(asyncio.Protocol):
             self._transport.write(
                 b"HTTP/1.1 200 OK\r\nSynapse-Trace-Id: %016x%s" % (next(_traces), self._answer[15:])
             )
+        elif data.startswith(b"GET /_matrix/client/v3/account/whoami"):
+            token = data.partition(b"Bearer ")[2].partition(b"\r\n")[0]
+            self._transport.write(self._answer.replace(_ACCOUNT % 0, _ACCOUNT % crc32(token)))
         else:
             self._transport.write(self._answer)
 
