@@ -56,6 +56,25 @@ class Reason(Enum):
     )
     METHOD_UNKNOWN = ("method_unknown", 501, "M_UNRECOGNIZED", "This method is not known")
     VERSION_UNKNOWN = ("version_unknown", 505, "M_UNKNOWN", "Only HTTP/1.0 and HTTP/1.1 are served")
+    MISSING_TOKEN = (
+        "missing_token",
+        401,
+        "M_MISSING_TOKEN",
+        "A body of this size needs an access token, given once",
+    )
+    PUSHERS_FULL = (
+        "pushers_full",
+        400,
+        "M_INVALID_PARAM",
+        "This account has as many pushers as it may have; remove one first",
+    )
+    IDENTITY_UNKNOWN = (
+        "identity_unknown",
+        503,
+        "M_LIMIT_EXCEEDED",
+        "The homeserver could not be asked whose the access token is",
+        True,
+    )
     # A fair share is used up (§4.5).
     LINE_FULL = (
         "line_full",

@@ -6,7 +6,11 @@ from proxy import clock
 from proxy.addresses import Address, parse_homeserver_url
 from proxy.config.settings import Settings
 from proxy.gate.background import BackgroundWork
+from proxy.gate.gates import Gates
 from proxy.gate.identity import IdentityGate
+from proxy.gate.pushers import PusherGate
+from proxy.gate.tunnels import TunnelGate
+from proxy.gate.uploads import UploadGate
 from proxy.gate.waits import WaitGate
 from proxy.gate.workers import WorkerGate
 from proxy.http1.deadlines import DeadlineSweep
@@ -17,9 +21,12 @@ from proxy.identity.principal import Exemptions
 from proxy.matrix.profiles import GENERIC, Figures, figures
 from proxy.pipeline import Pipeline
 from proxy.policies.background_gate import BackgroundGate
+from proxy.policies.body_size import BodySizes
 from proxy.policies.lanes import pool_rules
+from proxy.policies.pusher_cap import PusherCap
 from proxy.policies.settings import RuleMode, given_figures
 from proxy.policies.sync_wait import SyncWait
+from proxy.policies.tunnels import Tunnels
 from proxy.policies.worker_share import WorkerShare
 from proxy.spool.spool import Spool
 from proxy.spool.stores import BodyStores, disk_budget, memory_budget
@@ -27,8 +34,8 @@ from proxy.upstream.bodies import Bodies
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.exchange import Exchange
 from proxy.upstream.pool import Pool
+from proxy.upstream.questions import Questions
 from proxy.upstream.settings import HomeserverSettings
-from proxy.upstream.whoami import Whoami
 
 #: Whose waits hold until the homeserver has said what it is: generous ones, since clients come back all at once (§8).
 _WAITS_UNTIL_KNOWN = "synapse"
@@ -78,29 +85,49 @@ def pipeline(settings: Settings, profile: str | None, upstream: Pool, spool: Spo
     found = figures_of(settings, profile)
     return Pipeline(
         upstream,
-        IdentityGate(
-            Identities(settings.identity, exemptions(settings)),
-            Whoami(upstream, host, settings.identity.timeout_seconds),
-        ),
-        WaitGate(
-            _waits(settings, found),
-            grace_s=settings.sync.grace_seconds,
-            enforces=_enforces(settings, settings.sync.mode),
-        ),
-        BackgroundWork(
-            BackgroundGate(settings.background, clock.now()),
-            settings.background,
-            homeserver=homeserver_key(address),
-            enforces=_enforces(settings, settings.background.mode),
-        ),
-        WorkerGate(worker_share(settings, found), enforces=_enforces(settings, settings.lanes.mode)),
+        _gates(settings, found, Questions(upstream, host, settings.identity.timeout_seconds)),
         _bodies(settings, spool),
         found,
         client_keys(settings),
         max_hold_s=settings.lanes.max_hold_seconds,
-        max_json_bytes=settings.bodies.max_json_bytes,
+        max_timeout_s=settings.sync.max_timeout_seconds,
         forwarded_header=settings.clients.forwarded_header,
         homeserver_host=host,
+    )
+
+
+def _gates(settings: Settings, found: Figures, questions: Questions) -> Gates:
+    def enforces(mode: RuleMode) -> bool:
+        return (mode or settings.mode) == "enforce"
+
+    tunnels, bodies, background = settings.connections.tunnels, settings.bodies, settings.background
+    return Gates(
+        identity=IdentityGate(Identities(settings.identity, exemptions(settings)), questions),
+        tunnels=TunnelGate(
+            Tunnels(tunnels.per_account, tunnels.per_address), enforces=enforces(tunnels.mode)
+        ),
+        waits=WaitGate(
+            _waits(settings, found),
+            grace_s=settings.sync.grace_seconds,
+            max_timeout_s=settings.sync.max_timeout_seconds,
+            enforces=enforces(settings.sync.mode),
+        ),
+        uploads=UploadGate(
+            BodySizes(max_json_bytes=bodies.max_json_bytes, max_upload_bytes=settings.uploads.max_bytes),
+            questions,
+            confirm_above_bytes=bodies.confirm_above_bytes,
+            enforces=enforces(settings.uploads.mode),
+        ),
+        background=BackgroundWork(
+            BackgroundGate(background, clock.now()),
+            background,
+            homeserver=homeserver_key(parse_homeserver_url(settings.homeserver.url)),
+            enforces=enforces(background.mode),
+        ),
+        workers=WorkerGate(worker_share(settings, found), enforces=enforces(settings.lanes.mode)),
+        pushers=PusherGate(
+            PusherCap(settings.pushers.max_per_user), questions, enforces=enforces(settings.pushers.mode)
+        ),
     )
 
 
@@ -124,10 +151,6 @@ def exemptions(settings: Settings) -> Exemptions:
     """Make what tells who is exempt."""
     exempt = settings.clients.exempt
     return Exemptions(accounts=exempt.accounts, devices=exempt.devices, appservices=exempt.appservices)
-
-
-def _enforces(settings: Settings, mode: RuleMode) -> bool:
-    return (mode or settings.mode) == "enforce"
 
 
 def _waits(settings: Settings, found: Figures) -> SyncWait[Exchange]:

@@ -3,10 +3,10 @@
 1. A client's connection has a complete head; `http1.request_head` parsed it, or refused it (§9).
 2. `begin`: who the client is by address, what kind of request this is, the head as the homeserver gets it (§2.1, §2.2).
 3. `admit`: who asks, by token; the identity gate waits for the homeserver's word where it is not known (§2.3).
-4. `identified`: limits that can refuse at once: sizes (§3.3), a long poll's budgets (§5).
-5. `may_wait`: the body is read, before a worker is taken (§3).
+4. `identified`: limits that can refuse at once: tunnels (§1.6), a long poll's budgets (§5).
+5. `may_wait`: how large its body may be, and from whom (§3.3, §3.4); then it is read, before a worker is taken (§3.1).
 6. `body_read`: a place beside the others, if nobody waits for it (§6); then `may_work`: a worker of its lane (§4).
-7. `has_worker`: the pool runs the exchange on a connection to the homeserver.
+7. `has_worker`: the cap of pushers (§7.1); `may_register`: the pool runs the exchange on a connection to the homeserver.
 8. Answer and body pass through `upstream.exchange`, each side pausing the other.
 9. `ended`: the permits come back, in reverse; the homeserver's connection goes to the pool, the client's is parked.
 
@@ -21,11 +21,8 @@ import structlog
 
 from proxy import clock
 from proxy.errors import Reason, refusal_bytes
-from proxy.gate.background import BackgroundWork
-from proxy.gate.identity import IdentityGate
+from proxy.gate.gates import Gates
 from proxy.gate.steps import jittered
-from proxy.gate.waits import WaitGate
-from proxy.gate.workers import WorkerGate
 from proxy.http1.request_head import RequestHead
 from proxy.identity.client_key import Client, ClientKeys
 from proxy.identity.networks import UNIX
@@ -34,7 +31,7 @@ from proxy.matrix.access_token import AccessToken, may_name_token, read_access_t
 from proxy.matrix.endpoint import Poll, RouteClass
 from proxy.matrix.profiles import Figures
 from proxy.matrix.routes import find_endpoint
-from proxy.matrix.sync_request import sync_timeout_s
+from proxy.matrix.sync_request import lower_timeout
 from proxy.mechanisms.rate_floor import RateFloor
 from proxy.policies.worker_share import WorkerShare
 from proxy.spool.body_store import BodyStore
@@ -47,7 +44,6 @@ _SYNC, _MEDIA = RouteClass.SYNC, RouteClass.MEDIA
 _NO_POLL = Poll.NONE
 _SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
 _SYNC_UNKNOWN_S = 210.0
-_SYNC_LONGEST_S = 3600.0
 _UPGRADE = b"\r\nConnection: Upgrade\r\nUpgrade: websocket"
 _HINT_S = (5.0, 30.0)  # the first, and the longest, while an outage lasts: §10.1
 _OUTAGE_JITTER: Final = 0.5
@@ -60,20 +56,23 @@ class Pipeline:
     """Takes requests from clients' connections to the homeserver; counts what passed and what was refused."""
 
     def __init__(  # noqa: PLR0913  (each is a part of its own)
-        self, pool: Pool, identity: IdentityGate, waits: WaitGate, background: BackgroundWork, workers: WorkerGate,
-        bodies: Bodies, figures: Figures, client_keys: ClientKeys, *, max_hold_s: float, max_json_bytes: int,
-        forwarded_header: str, homeserver_host: bytes,
+        self, pool: Pool, gates: Gates, bodies: Bodies, figures: Figures, client_keys: ClientKeys, *, max_hold_s: float,
+        max_timeout_s: float, forwarded_header: str, homeserver_host: bytes,
     ) -> None:  # fmt: skip
         self.pool = pool
-        self.identity, self.waits, self.background, self.workers = identity, waits, background, workers
-        identity.steps = waits.steps = background.steps = workers.steps = self
+        self.gates = gates
+        self.identity, self.tunnels, self.waits, self.uploads, self.background, self.workers, self.pushers = (
+            gates
+        )
+        for gate in (self.identity, self.waits, self.background, self.workers, self.pushers):
+            gate.steps = self
         self.client_keys = client_keys
         self.figures = figures
         self.bodies = bodies
         self.max_hold_s = max_hold_s
         self.requests_total = [0] * len(RouteClass)
         self.refused_total = dict.fromkeys(Reason, 0)
-        self._max_json_bytes = max_json_bytes
+        self._max_timeout_ms = int(max_timeout_s * 1000)
         self._by_forwarded = forwarded_header == "Forwarded"
         self._host_field = b"\r\nHost: %s" % homeserver_host
         # Unique across processes and restarts; an id only joins our log with the homeserver's.
@@ -102,13 +101,15 @@ class Pipeline:
             added += self._host_field
         if head.upgrade:
             added += _UPGRADE
-        wire_head = b"".join((head.line, fields.wire, added, b"\r\n\r\n"))
+        line = head.line
         deadline_s = self.figures.deadlines_s[endpoint.route]
-        if endpoint.route is _SYNC:
-            timeout_s = sync_timeout_s(head.target)
-            deadline_s = (
-                _SYNC_UNKNOWN_S if timeout_s is None else min(timeout_s + _SYNC_SLACK_S, _SYNC_LONGEST_S)
-            )
+        if endpoint.poll is not _NO_POLL:
+            target, asked_s = lower_timeout(head.target, self._max_timeout_ms)
+            if target is not head.target:
+                line = b"%b %b HTTP/1.1" % (head.method, target)
+            if endpoint.route is _SYNC:
+                deadline_s = _SYNC_UNKNOWN_S if asked_s is None else asked_s + _SYNC_SLACK_S
+        wire_head = b"".join((line, fields.wire, added, b"\r\n\r\n"))
         exchange = Exchange(port, asker, head, endpoint, wire_head, self, deadline_s, now)
         exchange.request_id = request_id
         return exchange
@@ -132,19 +133,42 @@ class Pipeline:
     def identified(self, exchange: Exchange, principal: Principal, now: float) -> None:
         """Refuse what is too much at once."""
         exchange.principal = principal
-        endpoint, body = exchange.endpoint, exchange.body
-        if body is not None and body.left > self._max_json_bytes and not endpoint.is_upload:
-            self.refuse(exchange, Reason.BODY_TOO_LARGE)
-        elif endpoint.poll is _NO_POLL or self.waits.take(exchange, exchange.deadline_s - _SYNC_SLACK_S, now):
+        endpoint = exchange.endpoint
+        if exchange.head.upgrade:
+            reason = self.tunnels.take(exchange)
+            if reason is not None:
+                self.refuse(exchange, reason)
+                return
+        if endpoint.poll is _NO_POLL or self.waits.take(exchange, now):
             self.may_wait(exchange, now)
 
     def may_wait(self, exchange: Exchange, now: float) -> None:
-        """Read the body, if there is one."""
-        if exchange.body is None:
+        """Read the body, if there is one and it may be read."""
+        body = exchange.body
+        if body is None:
             self._complete(exchange, now)
+            return
+        if body.left > 0 and not self._may_read(exchange, body.left, now):
+            return
+        exchange.stage = READING
+        exchange.client.body_wanted()
+
+    def _may_read(self, exchange: Exchange, size_bytes: int, now: float) -> bool:
+        """Tell whether a large body may be read; if not, its client has its answer."""
+        refusal = self.uploads.judge(exchange, size_bytes, now)
+        if refusal is None:
+            return True
+        if isinstance(refusal, Reason):
+            self._give_up(exchange, refusal)
+            return False
+        client = exchange.client
+        exchange.left(now)
+        if exchange.answer_began:
+            client.cut()
         else:
-            exchange.stage = READING
-            exchange.client.body_wanted()
+            client.write(refusal)  # the homeserver's own answer to the token
+            client.answered(now, close=True)
+        return False
 
     # 5 and 6: its body, a worker.
 
@@ -161,9 +185,13 @@ class Pipeline:
         return self.bodies.request_store(cast(Principal, exchange.principal))
 
     def body_grows(self, exchange: Exchange, body: RequestBody) -> None:
-        """Refuse a body that got too large on its way."""
-        if body.read_bytes > self._max_json_bytes and not exchange.endpoint.is_upload:
-            self._give_up(exchange, Reason.BODY_TOO_LARGE)
+        """Judge again a body that is getting large on its way."""
+        uploads = self.uploads
+        if body.read_bytes > uploads.confirm_above_bytes and not body.judged:
+            body.judged = True
+            self._may_read(exchange, body.read_bytes, clock.now())
+        elif body.read_bytes > uploads.sizes.limit(is_upload=exchange.endpoint.is_upload):
+            self._may_read(exchange, body.read_bytes, clock.now())
 
     def body_lost(self, exchange: Exchange) -> None:
         """The disk lost a part of it."""
@@ -186,10 +214,15 @@ class Pipeline:
     # 7 to 9: the homeserver, and the end.
 
     def has_worker(self, exchange: Exchange, now: float) -> None:
+        """Look at what only few requests are asked."""
+        if not exchange.endpoint.sets_pusher or self.pushers.take(exchange, now):
+            self.may_register(exchange, now)
+
+    def may_register(self, exchange: Exchange, now: float) -> None:
         """Let the homeserver have it."""
         exchange.stage = IN_SERVICE
         exchange.sent_at = now
-        if exchange.gate_permit is not None:
+        if exchange.permits is not None:
             self.background.sent(exchange, now)
         self.pool.submit(exchange, now)
 
@@ -219,9 +252,14 @@ class Pipeline:
         if status == 504 and exchange.endpoint.route is not _MEDIA:
             # Whoever gave up waiting for the homeserver, it may still be at work. Of media it says that there is none yet.
             self.workers.hold_until(exchange, now + self.max_hold_s, now)
+        if exchange.permits is not None:
+            self.pushers.give_back(exchange, now)
         self.workers.give_back(exchange, now)
-        self.background.ended(exchange, now, abandoned=exchange.client is NOBODY)
-        self.waits.give_back(exchange, now)
+        if exchange.permits is not None or status >= 429 or exchange.failure is not None:
+            self.background.ended(exchange, now, abandoned=exchange.client is NOBODY)
+        if exchange.permits is not None:
+            self.waits.give_back(exchange, now)
+            self.tunnels.give_back(exchange)
 
     def withdraw(self, exchange: Exchange) -> None:
         """Its client left before the homeserver got it."""
@@ -258,9 +296,13 @@ class Pipeline:
     def _end(self, exchange: Exchange, now: float) -> None:
         exchange.stage = ENDED
         exchange.end_body()
+        if exchange.permits is not None:
+            self.pushers.give_back(exchange, now)
         self.workers.give_back(exchange, now)
-        self.background.withdraw(exchange, now)
-        self.waits.give_back(exchange, now)
+        if exchange.permits is not None:
+            self.background.withdraw(exchange, now)
+            self.waits.give_back(exchange, now)
+            self.tunnels.give_back(exchange)
         self.identity.withdraw(exchange)
 
     def turn(self, now: float) -> None:

@@ -9,7 +9,7 @@ from proxy.downstream.settings import ConnectionSettings, ListenSettings
 from proxy.identity.settings import ClientsSettings, IdentitySettings
 from proxy.observability.settings import LogSettings
 from proxy.policies.background_settings import BackgroundSettings
-from proxy.policies.settings import LanesSettings, SyncSettings
+from proxy.policies.settings import LanesSettings, PusherSettings, SyncSettings, UploadSettings
 from proxy.spool.settings import BodiesSettings, ResponsesSettings
 from proxy.upstream.settings import HomeserverSettings
 
@@ -29,7 +29,9 @@ class Settings(BaseModel):
     responses: ResponsesSettings = ResponsesSettings()
     lanes: LanesSettings = LanesSettings()
     sync: SyncSettings = SyncSettings()
+    uploads: UploadSettings = UploadSettings()
     background: BackgroundSettings = BackgroundSettings()
+    pushers: PusherSettings = PusherSettings()
     admin: AdminSettings = AdminSettings()
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()

@@ -3,6 +3,7 @@
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from proxy.addresses import parse_listen_address
+from proxy.policies.settings import TunnelSettings
 
 
 class ListenSettings(BaseModel):
@@ -34,3 +35,4 @@ class ConnectionSettings(BaseModel):
     max_head_bytes: int = Field(default=65_536, ge=1024, le=1_048_576)
     max_fields: int = Field(default=100, ge=10, le=1000)
     max_target_bytes: int = Field(default=16_384, ge=256, le=65_536)
+    tunnels: TunnelSettings = TunnelSettings()

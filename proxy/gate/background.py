@@ -65,7 +65,7 @@ class BackgroundWork:
     def take(self, exchange: Exchange, now: float) -> bool:
         """Tell whether a background request may go on now; else it stands in line, or is refused."""
         principal = cast(Principal, exchange.principal)
-        exchange.gate_permit = permit = GatePermit(
+        exchange.given().background = permit = GatePermit(
             principal.flow,
             exchange,
             timeout_s(self._settings.timeout_seconds, exchange.endpoint.name),
@@ -86,12 +86,13 @@ class BackgroundWork:
 
     def sent(self, exchange: Exchange, now: float) -> None:
         """It goes to the homeserver: its time counts from now."""
-        if exchange.gate_permit is not None:
-            self.gate.sent(exchange.gate_permit, now)
+        permit = _permit_of(exchange)
+        if permit is not None:
+            self.gate.sent(permit, now)
 
     def held(self, exchange: Exchange, now: float) -> None:
         """The homeserver works on without us: our deadline passed, or the client is gone."""
-        permit = exchange.gate_permit
+        permit = _permit_of(exchange)
         late = exchange.failure is Reason.UPSTREAM_TIMEOUT
         if permit is None:
             if late:
@@ -103,20 +104,18 @@ class BackgroundWork:
 
     def ended(self, exchange: Exchange, now: float, *, abandoned: bool) -> None:
         """The homeserver is done with it, or never got it. `abandoned`: nobody waited for its end."""
-        permit = exchange.gate_permit
+        permit = _permit_taken_from(exchange)
         if permit is None:
             if not abandoned and (exchange.status >= 429 or exchange.failure is not None):
                 self._report(exchange, self._outcome(exchange, 0.0, now), now)
             return
-        exchange.gate_permit = None
         outcome = _DROPPED if abandoned else self._outcome(exchange, self.gate.fast_within_s(permit), now)
         self._grant(self.gate.finish(permit, outcome, now), now)
 
     def withdraw(self, exchange: Exchange, now: float) -> None:
         """Its client left, or it was refused, before the homeserver got it."""
-        permit = exchange.gate_permit
+        permit = _permit_taken_from(exchange)
         if permit is not None:
-            exchange.gate_permit = None
             self._grant(self.gate.finish(permit, _DROPPED, now), now)
 
     def turn(self, now: float) -> None:
@@ -159,3 +158,15 @@ class BackgroundWork:
 
     def _refuse(self, permit: "GatePermit[Exchange]", reason: Reason, now: float) -> None:
         self.steps.refuse(permit.owner, reason, jittered(self.gate.retry_after_s(now)))
+
+
+def _permit_of(exchange: Exchange) -> "GatePermit[Exchange] | None":
+    permits = exchange.permits
+    return None if permits is None else permits.background
+
+
+def _permit_taken_from(exchange: Exchange) -> "GatePermit[Exchange] | None":
+    permit = _permit_of(exchange)
+    if permit is not None and exchange.permits is not None:
+        exchange.permits.background = None
+    return permit

@@ -11,7 +11,7 @@ from proxy.identity.lookups import Lookup, Wait
 from proxy.identity.principal import Principal
 from proxy.matrix.access_token import AccessToken
 from proxy.upstream.exchange import IDENTIFYING, Exchange
-from proxy.upstream.whoami import Whoami
+from proxy.upstream.questions import WHOAMI, Questions
 
 
 class IdentityGate:
@@ -19,9 +19,9 @@ class IdentityGate:
 
     steps: Steps
 
-    def __init__(self, identities: Identities[Exchange], whoami: Whoami) -> None:
+    def __init__(self, identities: Identities[Exchange], questions: Questions) -> None:
         self.identities = identities
-        self._whoami = whoami
+        self._questions = questions
 
     def identify(self, exchange: Exchange, access: AccessToken, now: float) -> Principal | None:
         """Give who asks; None where the request waits, `identified` follows."""
@@ -55,7 +55,8 @@ class IdentityGate:
 
     def _look_up(self, now: float) -> None:
         for lookup in self.identities.start():
-            self._whoami.ask(lookup.token, lookup.query, lookup.client, now, partial(self._looked_up, lookup))
+            target = b"%b?%b" % (WHOAMI, lookup.query) if lookup.query else WHOAMI
+            self._questions.ask(target, lookup.token, lookup.client, now, partial(self._looked_up, lookup))
 
     def _looked_up(self, lookup: "Lookup[Exchange]", status: int, answer: bytes, body: bytes) -> None:
         now = clock.now()

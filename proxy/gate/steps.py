@@ -26,7 +26,10 @@ class Steps(Protocol):
     def has_worker(self, exchange: Exchange, now: float) -> None:
         """The request has a worker."""
 
-    def refuse(self, exchange: Exchange, reason: Reason, retry_after_s: float) -> None:
+    def may_register(self, exchange: Exchange, now: float) -> None:
+        """The pusher may be registered."""
+
+    def refuse(self, exchange: Exchange, reason: Reason, retry_after_s: float | None = None) -> None:
         """It gets an answer of ours; whatever it was given before comes back."""
 
 

@@ -7,6 +7,7 @@ from proxy.errors import Reason
 from proxy.gate.steps import Steps, jittered
 from proxy.identity.principal import Principal
 from proxy.matrix.profiles import Figures
+from proxy.matrix.sync_request import sync_timeout_s
 from proxy.policies.sync_wait import SyncWait
 from proxy.policies.wait_values import RETRY_AFTER_S, WaitPermit, WaitVerdict
 from proxy.upstream.exchange import IN_LINE, Exchange
@@ -24,15 +25,20 @@ class WaitGate:
 
     steps: Steps
 
-    def __init__(self, budgets: "SyncWait[Exchange]", *, grace_s: float, enforces: bool) -> None:
+    def __init__(
+        self, budgets: "SyncWait[Exchange]", *, grace_s: float, max_timeout_s: float, enforces: bool
+    ) -> None:
         self.budgets = budgets
+        self.max_timeout_s = max_timeout_s
         self.grace_s = grace_s
         self.enforces = enforces
 
-    def take(self, exchange: Exchange, timeout_s: float, now: float) -> bool:
+    def take(self, exchange: Exchange, now: float) -> bool:
         """Tell whether the wait may begin now; else it parks a moment for its device's place, or is refused."""
         principal = cast(Principal, exchange.principal)
-        exchange.permit = permit = WaitPermit(
+        asked_s = sync_timeout_s(exchange.head.target)
+        timeout_s = self.max_timeout_s if asked_s is None else min(asked_s, self.max_timeout_s)
+        exchange.given().wait = permit = WaitPermit(
             principal.flow,
             principal.device,
             principal.key if principal.address_capped else None,
@@ -54,15 +60,16 @@ class WaitGate:
 
     def give_back(self, exchange: Exchange, now: float) -> None:
         """The wait ended, or never began: whoever parks for its place has it."""
-        permit = exchange.permit
-        if permit is not None:
-            exchange.permit = None
+        permits = exchange.permits
+        if permits is not None and permits.wait is not None:
+            permit, permits.wait = permits.wait, None
             self._admit(self.budgets.end(permit, now), now)
 
     def left(self, exchange: Exchange, now: float) -> None:
         """Its client is gone, the homeserver goes on: it is a ghost."""
-        if exchange.permit is not None:
-            self._admit(self.budgets.left(exchange.permit, now), now)
+        permits = exchange.permits
+        if permits is not None and permits.wait is not None:
+            self._admit(self.budgets.left(permits.wait, now), now)
 
     def turn(self, now: float) -> None:
         """End ghosts whose time is over, and refuse who parked in vain."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from proxy.matrix.access_token import AccessToken
     from proxy.matrix.endpoint import Endpoint
     from proxy.policies.gate_values import GatePermit
+    from proxy.policies.pusher_cap import PusherPermit
+    from proxy.policies.tunnels import TunnelPermit
     from proxy.policies.wait_values import WaitPermit
     from proxy.policies.worker_share import Ticket
     from proxy.spool.body_store import BodyStore
@@ -160,17 +162,28 @@ class Course(Protocol):
         """It is a tunnel from here on."""
 
 
+class Permits:
+    """What few requests are given: a long poll's place, a background request's, a pusher's turn, a tunnel's right to be."""
+
+    __slots__ = ("background", "pusher", "tunnel", "wait")
+
+    def __init__(self) -> None:
+        self.wait: WaitPermit[Exchange] | None = None
+        self.background: GatePermit[Exchange] | None = None
+        self.pusher: PusherPermit[Exchange] | None = None
+        self.tunnel: TunnelPermit | None = None
+
+
 class Exchange:
     """See the module. `deadline_s` bounds the homeserver's answer from `sent_at`; `waits_until` the wait for a connection.
 
-    `access` is the token it came with, `principal` who asks; `wait` a wait for that, `permit` a long poll's place,
-    `gate_permit` a background request's, `ticket` a worker or a place in line. `status` is the homeserver's, `failure` why
-    there was no whole answer.
+    `access` is the token it came with, `principal` who asks; `wait` a wait for that, `ticket` a worker or a place in line,
+    `permits` what else it was given. `status` is the homeserver's, `failure` why there was no whole answer.
     """
 
     __slots__ = (
         "access", "answer_began", "asker", "body", "client", "closes", "course", "deadline_s", "endpoint", "failure",
-        "gate_permit", "head", "permit", "principal", "request_id", "resends", "sent_at", "stage", "started_at", "status",
+        "head", "permits", "principal", "request_id", "resends", "sent_at", "stage", "started_at", "status",
         "ticket", "upstream", "wait", "waits_until", "wire_head",
     )  # fmt: skip
 
@@ -194,8 +207,7 @@ class Exchange:
         self.wait: Wait[Exchange] | None = None
         self.principal: Principal | None = None
         self.ticket: Ticket | None = None
-        self.permit: WaitPermit[Exchange] | None = None
-        self.gate_permit: GatePermit[Exchange] | None = None
+        self.permits: Permits | None = None
         self.failure: Reason | None = None
         self.sent_at = started_at
         length = head.fields.length
@@ -204,6 +216,13 @@ class Exchange:
         self.closes = False
         self.resends = 0
         self.status = 0
+
+    def given(self) -> Permits:
+        """Give its permits, to enter one."""
+        permits = self.permits
+        if permits is None:
+            permits = self.permits = Permits()
+        return permits
 
     # From the pool.
 

@@ -21,6 +21,7 @@ class RequestBody:
     """See the module. `left` are the bytes still to come, CHUNKED while only its end tells; `read_bytes` came, decoded.
 
     `wanted`: the client may send it. `streams`: the homeserver's worker waits for it. `floor`: how fast it has to come.
+    `judged`: it was found to be large on its way.
     """
 
     __slots__ = (
@@ -30,6 +31,7 @@ class RequestBody:
         "_store",
         "_upstream_full",
         "floor",
+        "judged",
         "left",
         "read_bytes",
         "streams",
@@ -43,6 +45,7 @@ class RequestBody:
         self._store: BodyStore | None = None
         self._upstream_full = False
         self.floor: RateFloor | None = None
+        self.judged = False
         self.left = length
         self.read_bytes = 0
         self.streams = False
@@ -116,6 +119,20 @@ class RequestBody:
     def is_sent(self) -> bool:
         """Whether all of it was written to the homeserver's side."""
         return not self.left and (self._store is None or self._store.at_end)
+
+    def whole(self, max_bytes: int) -> bytes | None:
+        """Give a body that is complete and in memory, None if it is not or is longer."""
+        store = self._store
+        if self.left or self.read_bytes > max_bytes or (store is not None and store.spooled):
+            return None
+        if store is not None:
+            self._piece = store.take_next(store.total_bytes)
+            store.end()
+            self._store = None
+        return self._payload() if self._chunks is not None else self._piece
+
+    def _payload(self) -> bytes | None:
+        return ChunkedBody(decode=True).feed(self._piece)[0]
 
     def first(self) -> bytes:
         """Give what goes out with the head."""

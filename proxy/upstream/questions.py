@@ -1,4 +1,7 @@
-"""Asks the homeserver whose a token is, over the same connections as everything else (behaviour.md §2.3)."""
+"""What Fairgate asks the homeserver itself: whose a token is (§2.3), how large uploads may be (§3.3), which pushers are there.
+
+Over the same connections as everything else, and under the request's own rights: its token, its client's address.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -14,19 +17,20 @@ from proxy.upstream.exchange import Exchange, Nobody
 from proxy.upstream.pool import Pool
 from proxy.upstream.request_body import RequestBody
 
-_PATH: Final = b"/_matrix/client/v3/account/whoami"
-_MAX_ANSWER_BYTES: Final = 65_536
+WHOAMI: Final = b"/_matrix/client/v3/account/whoami"
+PUSHERS: Final = b"/_matrix/client/v3/pushers"
+_MAX_ANSWER_BYTES: Final = 1_048_576
 _HEAD: Final = parse_request_head(
-    b"GET %s HTTP/1.1\r\nHost: homeserver\r\n\r\n" % _PATH, max_fields=10, max_target_bytes=1024
+    b"GET / HTTP/1.1\r\nHost: homeserver\r\n\r\n", max_fields=10, max_target_bytes=1024
 )
-_ENDPOINT: Final = find_endpoint(b"GET", _PATH)
+_ENDPOINT: Final = find_endpoint(b"GET", b"/")
 
 #: Told once how it ended: the status, 0 where there was no answer; the answer as a client gets it; its body decoded.
 Done = Callable[[int, bytes, bytes], None]
 
 
-class Whoami:
-    """Runs look-ups; how many at once is not decided here. `timeout_s` bounds each, its connect included."""
+class Questions:
+    """Asks; how many at once is not decided here. `timeout_s` bounds each, its connect included."""
 
     max_hold_s = 0.0
 
@@ -35,13 +39,12 @@ class Whoami:
         self._host = host
         self.timeout_s = timeout_s
 
-    def ask(self, token: bytes, query: bytes, client: Client, now: float, done: Done) -> None:
-        """Ask once. `query` is the request's own masquerade, raw and without `?`; `client` who sent it."""
+    def ask(self, target: bytes, token: bytes, client: Client, now: float, done: Done) -> None:
+        """Ask once, for a request with `token` from `client`."""
         wire_head = b"".join(
             (
-                b"GET ", _PATH, b"?" + query if query else b"", b" HTTP/1.1\r\nHost: ", self._host,
-                b"\r\nAuthorization: Bearer ", token, b"\r\nAccept: application/json\r\nX-Forwarded-For: ", client.address,
-                b"\r\nX-Forwarded-Proto: http\r\n\r\n",
+                b"GET ", target, b" HTTP/1.1\r\nHost: ", self._host, b"\r\nAuthorization: Bearer ", token,
+                b"\r\nAccept: application/json", client.fields(b"http"), b"\r\n\r\n",
             )
         )  # fmt: skip
         asker = _Asker(done)
@@ -50,10 +53,10 @@ class Whoami:
         )
         self._pool.submit(exchange, now)
 
-    # Course, for the exchange: a look-up takes no worker, so there is nothing to give back.
+    # Course, for the exchange: a question takes no worker, so there is nothing to give back.
 
     def ends_with_client(self, exchange: Exchange) -> bool:  # noqa: ARG002
-        """A look-up that came too late is given up."""
+        """An answer that comes too late is given up."""
         return True
 
     def body_read(self, exchange: Exchange) -> None:
@@ -71,7 +74,7 @@ class Whoami:
         Raises:
             AssertionError: always.
         """
-        raise AssertionError("a look-up has no body")
+        raise AssertionError("a question has no body")
 
     def withdraw(self, exchange: Exchange) -> None:
         """It waits for a connection, and need not any more."""
