@@ -57,6 +57,11 @@ class Fairgate:
         status = Path(f"/proc/{self.child.pid}/status").read_text()
         return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024
 
+    def connections(self):
+        """How many clients are connected."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/v1/status", timeout=5) as answer:
+            return sum(json.load(answer)["connections"]["by_state"].values())
+
     def ready(self):
         assert self.child.poll() is None, (
             f"fairgate ended with {self.child.returncode}: {self.output[-2000:]}"
@@ -69,12 +74,12 @@ class Fairgate:
 
 
 @contextlib.contextmanager
-def running_fairgate(folder, homeserver, **settings):
-    """Run the real command in front of `homeserver`; at the end it must stop cleanly, with no secret told."""
+def running_fairgate(folder, homeserver, *, profile="auto", **settings):
+    """Run the real command in front of the `homeserver` at that URL; at the end it must stop cleanly, with no secret told."""
     port, admin_port, metrics_port = free_port(), free_port(), free_port()
     tree = {
         "listen": [{"address": f"127.0.0.1:{port}"}],
-        "homeserver": {"url": homeserver},
+        "homeserver": {"url": homeserver, "profile": profile},
         "admin": {"listen": f"127.0.0.1:{admin_port}"},
         "metrics": {"listen": f"127.0.0.1:{metrics_port}"},
         "log": {"access": "all"},
@@ -139,6 +144,18 @@ class Connection:
             b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
             % (status, len(body), body)
         )
+
+    def is_cut(self):
+        """Whether the other side has closed or reset already."""
+        self.sock.setblocking(False)
+        try:
+            return self.sock.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            return True
+        finally:
+            self.sock.setblocking(True)
 
     def wait_end(self, within_s):
         """Seconds until the other side closes or resets."""

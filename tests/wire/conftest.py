@@ -1,9 +1,10 @@
 import asyncio
+import contextlib
 
 import pytest
 import uvloop
 
-pytest.register_assert_rewrite("harness")
+pytest.register_assert_rewrite("harness", "clients")
 
 from harness import World  # noqa: E402  (its asserts are rewritten only from here on)
 
@@ -27,7 +28,7 @@ def world(loop):
 
 @pytest.fixture
 def in_a_world(loop):
-    """Give a function that runs `tell(world)` with a data path of its own settings."""
+    """Give a function that runs `tell(world)` with a data path of its own settings; `world.ends` end with it."""
 
     def run(tell, *, homeserver_port=None, **settings):
         async def whole():
@@ -35,7 +36,8 @@ def in_a_world(loop):
             await world.start(homeserver_port)
             try:
                 async with asyncio.timeout(30):
-                    await tell(world)
+                    with contextlib.ExitStack() as world.ends:
+                        await tell(world)
                 assert world.faults == []
             finally:
                 await world.stop()

@@ -2,6 +2,9 @@
 
 A `Dialogue` is data: what the client sends, what the homeserver gets and answers, what the client gets, who closes. `World`
 plays it, with every side's bytes cut as a `Cut` says, and then asks once more, to see which connections were kept.
+
+Look-ups of tokens are no requests: `Script.whoami` answers them, and they are kept in `Script.lookups`. Whatever a test does,
+`World.calm` wants nothing to be left of it: no connection, worker, place in line, wait, store or spool file.
 """
 
 import asyncio
@@ -13,15 +16,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import proxy.app
+from proxy import clock
 from proxy.app import Application
 from proxy.config.settings import Settings
+from proxy.identity.identities import Identities
+from proxy.policies.wait_values import WaitStatistics
+from proxy.policies.worker_share import WorkerShare
+from proxy.policies.worker_statistics import LaneStatistics
 
-PATIENCE_S = 10.0
+PATIENCE_S = 5.0
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 _PROBE = b"GET /probe HTTP/1.1\r\nHost: probe\r\n\r\n"
 _PROBE_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nprobe"
 _VIA = b"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Proto: http\r\n"
 _ID = re.compile(rb"X-Request-Id: fg-[0-9a-f]{8}-[0-9a-f]+\r\n")
+_WHOAMI = b"GET /_matrix/client/v3/account/whoami"
 _LARGE = 2048
 _SLOW_EDGE = 128
 
@@ -170,11 +179,13 @@ class Request:
 
 @dataclass
 class Script:
-    """What the homeserver is to do next, and what it saw."""
+    """What the homeserver is to do next, and what it saw. `whoami` None: it does not answer look-ups of its own accord."""
 
     answers: list[Answer] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     cut: Cut = WHOLE
+    whoami: Callable[[bytes], bytes] | None = None
+    lookups: list[Request] = field(default_factory=list)
 
 
 class HomeserverLine(Line):
@@ -214,6 +225,9 @@ class HomeserverLine(Line):
         script = self._homeserver.script
         if self._acting is not None:
             return
+        if self.received.startswith(_WHOAMI):
+            self._look_up(script)
+            return
         if self.received.startswith(_PROBE[:10]):
             answer = Answer(_PROBE_ANSWER)
         elif script.answers:
@@ -229,6 +243,16 @@ class HomeserverLine(Line):
         script.requests.append(Request(self.number, bytes(self.received[:size]), whole))
         del self.received[:size]
         self._acting = asyncio.get_running_loop().create_task(self._act(answer, script.cut))
+
+    def _look_up(self, script: Script) -> None:
+        size = _size_of(bytes(self.received), "request")
+        if size is None:
+            return
+        asked = bytes(self.received[:size])
+        del self.received[:size]
+        script.lookups.append(Request(self.number, asked, whole=True))
+        if script.whoami is not None:
+            self.transport.write(script.whoami(asked))
 
     async def _act(self, answer: Answer, cut: Cut) -> None:
         await self.send(answer.data, cut)
@@ -325,6 +349,7 @@ class World:
         port = await self.homeserver.start()
         homeserver = {
             "url": f"http://127.0.0.1:{homeserver_port or port}",
+            "profile": "generic",  # whose sixteen workers are one pool, and which ends nothing with its client
             **self._settings.get("homeserver", {}),
         }
         settings = {
@@ -362,12 +387,74 @@ class World:
         self.homeserver.hang_up()
         await until(lambda: not len(self.application.listener.connections))
         await until(lambda: not any(self.pool_places()))
+        await self.until_nothing_is_left()
         faults, self.faults = self.faults, []
         assert faults == []
+
+    async def until_nothing_is_left(self) -> None:
+        """Wait until every count of what requests take is zero; what the disk's threads still do ends by itself."""
+        try:
+            await until(lambda: not any(self.taken().values()))
+        except TimeoutError:
+            raise AssertionError(f"left behind: {self.taken()}") from None
 
     def pool_places(self) -> tuple[int, int, int, int]:
         pool = self.application.pool.statistics()
         return pool.connecting, pool.idle, pool.busy, pool.waiting
+
+    # What requests take, from the parts' own books.
+
+    @property
+    def identities(self) -> Identities:
+        return self.application.pipeline.identity.identities
+
+    @property
+    def share(self) -> WorkerShare:
+        return self.application.pipeline.workers.share
+
+    @property
+    def waits(self) -> WaitStatistics:
+        return self.application.pipeline.waits.budgets.statistics()
+
+    def lane(self, name: str) -> LaneStatistics:
+        lanes = self.share.statistics(clock.now()).lanes
+        return next(lane for lane in lanes if lane.name == name)
+
+    def workers(self, name: str = "requests") -> tuple[int, int, int]:
+        """Give how many of a lane's workers run and are held, and how many requests wait for one."""
+        lane = self.lane(name)
+        return lane.running, lane.held, lane.waiting
+
+    def taken(self) -> dict[str, int]:
+        """Count everything that a request takes and must give back."""
+        taken: dict[str, int] = {}
+        for lane in self.share.statistics(clock.now()).lanes:
+            taken[f"{lane.name} running"] = lane.running
+            taken[f"{lane.name} held"] = lane.held
+            taken[f"{lane.name} waiting"] = lane.waiting
+        waits = self.waits
+        taken["long polls, live"] = waits.live
+        taken["long polls, ghosts"] = waits.ghosts
+        taken["long polls, parked"] = waits.parked
+        gate = self.application.pipeline.background.gate.statistics(clock.now())
+        taken["background requests"] = gate.active + gate.held + gate.waiting
+        identity = self.identities.statistics()
+        taken["requests that wait to be known"] = identity.waiting
+        taken["look-ups"] = identity.running + identity.queued
+        bodies = self.application.pipeline.bodies
+        for name, stores in (("bodies", bodies.requests), ("answers", bodies.answers)):
+            taken[f"{name} kept"] = stores.open
+            taken[f"bytes of {name} on disk"] = stores.disk.statistics().taken_bytes
+            taken[f"bytes of {name} in memory"] = stores.memory.statistics().taken_bytes
+        spool = self.application._spool.statistics()
+        taken["spool files"] = spool.open_files
+        taken["operations on disk"] = spool.operations_in_flight
+        taken["bytes on disk"] = spool.disk_bytes
+        pool = self.application.pool.statistics()
+        taken["connections to the homeserver in use"] = pool.busy + pool.connecting
+        taken["waits for a connection to the homeserver"] = pool.waiting
+        taken["sockets watched for a hang-up"] = len(self.application.listener.hangups._watched)
+        return taken
 
     async def play(self, dialogue: Dialogue, cut: Cut) -> list[Request]:
         """Play a dialogue, hold it against what it says, and give the requests that the homeserver got."""

@@ -1,4 +1,4 @@
-"""Requests that are refused, and of which nothing at all reaches the homeserver (but for broken chunks, whose head has)."""
+"""Requests that are refused, and of which nothing at all reaches the homeserver."""
 
 from harness import Dialogue
 
@@ -16,10 +16,9 @@ def with_line(name, line, status, reason):
 
 
 def with_chunks(name, body):
-    """The head has gone on when the body turns out broken; the homeserver must never see the end of a request."""
-    sent = b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body
-    return Dialogue(
-        name, (sent,), got=None, answers=(), refusal=(400, "bad_chunk"), closed="eof", reused=False
+    """A body is read whole before the homeserver gets any of it, so it hears nothing of one that turns out broken."""
+    return refused(
+        name, b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n" + body, 400, "bad_chunk"
     )
 
 

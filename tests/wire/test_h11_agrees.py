@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from proxy.errors import Refused
 from proxy.http1.fields import CODES, FIRST_DROPPED
 from proxy.http1.request_head import CHUNKED, parse_request_head
-from proxy.pipeline import Pipeline
-from proxy.upstream.settings import LanesSettings
 
 #: Fields that a hop takes out or writes itself, and so may differ.
 OURS = {b"expect", b"x-request-id"} | {name for name, code in CODES.items() if code >= FIRST_DROPPED}
@@ -212,23 +210,24 @@ class NoClient:
     """Nobody: the head is only put together, not sent."""
 
 
-def forwarded(head):
+def forwarded(world, head):
     """What Fairgate makes of a head, or None where it refuses; and how long it takes the body to be."""
     try:
         parsed = parse_request_head(head, max_fields=100, max_target_bytes=16_384)
     except Refused:
         return None
-    exchange = Pipeline(None, LanesSettings(), b"h").begin(NoClient(), parsed, b"", 0.0)
-    return exchange.wire_head, exchange.body_left
+    pipeline = world.application.pipeline
+    exchange = pipeline.begin(NoClient(), parsed, pipeline.client_keys.resolve("192.0.2.1"), 0.0)
+    return exchange.wire_head, exchange.body.left if exchange.body else 0
 
 
 @settings(QUIET, max_examples=800)
 @given(st.sampled_from(BASES), EDITS)
 @example(BASES[1], [(26, 0, b"Content_Length: 5\r\n")])
 @example(BASES[2], [(18, 0, b"Connection: transfer-encoding, x\r\n")])
-def test_a_damaged_head_is_refused_or_means_to_h11_what_it_means_to_us(base, edits):
+def test_a_damaged_head_is_refused_or_means_to_h11_what_it_means_to_us(world, base, edits):
     head = edited(base, edits)
-    outcome = forwarded(head)
+    outcome = forwarded(world, head)
     if outcome is None:
         return
     wire, length = outcome

@@ -5,123 +5,34 @@ loop, both are done before it turns.
 """
 
 import asyncio
-import contextlib
 import os
 import re
 import socket
 import struct
 
 import pytest
-from harness import OK, PATIENCE_S, Answer, refusal_in, turn, until
+from clients import (
+    GET,
+    SHORT_S,
+    THINKS,
+    LateReader,
+    answer_of,
+    answer_request,
+    bodies_in,
+    connect,
+    connections_of,
+    post,
+    requests_arrived,
+)
+from harness import OK, Answer, refusal_in, turn, until
 
 from proxy import clock
 from proxy.http1.life_cycle import State
 
-GET = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 LONG_POLL = b"GET /_matrix/client/v3/sync?since=1&timeout=3000000 HTTP/1.1\r\nHost: a\r\n\r\n"
-SHORT_S = 0.15
 ONE_CONNECTION = {"homeserver": {"connections": 1}}
-HELD = Answer(b"")  # the homeserver took the request, and thinks
-
-
-def answer_of(size):
-    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + b"x" * size
-
-
-def post(size):
-    return b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % size + b"y" * size
-
-
-def bodies_in(data):
-    """Take answers apart by their lengths; nothing may be left over."""
-    bodies = []
-    while data:
-        head, end, data = data.partition(b"\r\n\r\n")
-        assert end
-        assert head.startswith(b"HTTP/1.1 200 OK\r\n"), head
-        size = int(re.search(rb"\r\nContent-Length: ([0-9]+)", head)[1])
-        assert len(data) >= size
-        bodies.append(data[:size])
-        data = data[size:]
-    return bodies
-
-
-def connections_of(world):
-    return list(world.application.listener.connections)
-
-
-async def connection_to(world, address):
-    """Give Fairgate's side of the connection that a client has from `address`."""
-
-    def found():
-        return [c for c in connections_of(world) if c.transport.get_extra_info("peername") == address]
-
-    await until(lambda: len(found()) == 1)
-    return found()[0]
-
-
-async def connect(world):
-    """Give both sides of a new connection."""
-    line = await world.connect()
-    world.ends.callback(line.transport.abort)
-    return line, await connection_to(world, line.transport.get_extra_info("sockname"))
-
-
-class LateReader:
-    """A client that reads only when told to, with little room in the kernel on either side."""
-
-    def __init__(self, sock, connection):
-        self._sock = sock
-        self.connection = connection
-
-    @classmethod
-    async def connect(cls, world):
-        sock = world.ends.enter_context(socket.socket())
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-        sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", world.port))
-        connection = await connection_to(world, sock.getsockname())
-        theirs = connection.transport.get_extra_info("socket")
-        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
-        return cls(sock, connection)
-
-    async def send(self, data, *, then_end=False):
-        await asyncio.get_running_loop().sock_sendall(self._sock, data)
-        if then_end:
-            self._sock.shutdown(socket.SHUT_WR)
-
-    async def read_until(self, end):
-        """Read until `end` ends it, or the connection's end where it is empty."""
-        loop = asyncio.get_running_loop()
-        received = bytearray()
-        async with asyncio.timeout(PATIENCE_S):
-            while not (end and received.endswith(end)):
-                data = await loop.sock_recv(self._sock, 1 << 18)
-                if not data:
-                    break
-                received += data
-        return bytes(received)
-
-    async def read_all(self):
-        return await self.read_until(b"")
-
-
-@pytest.fixture
-def in_a_world(in_a_world):
-    """End the clients that a test leaves behind, however it ends."""
-
-    def run(tell, **settings):
-        async def whole(world):
-            with contextlib.ExitStack() as world.ends:
-                await tell(world)
-
-        in_a_world(whole, **settings)
-
-    return run
-
-
-async def requests_arrived(world, number):
-    await until(lambda: len(world.homeserver.script.requests) >= number)
+ONE_WORKER_EACH = {"lanes": {"requests": {"share": 0.01}}}
+ENDS_WITH_CLIENT = {"homeserver": {"profile": "tuwunel"}}  # every GET
 
 
 # Who asks.
@@ -207,7 +118,7 @@ async def answer_until_the_client_is_full(world, connection):
 
 def test_a_request_sent_ahead_of_a_late_reader_has_its_own_deadline(in_a_world):
     async def tell(world):
-        world.homeserver.begin((HELD, HELD))
+        world.homeserver.begin((THINKS, THINKS))
         client = await LateReader.connect(world)
         await client.send(GET.replace(b"/x", b"/_matrix/client/versions") + GET)
         await requests_arrived(world, 1)
@@ -221,7 +132,7 @@ def test_a_request_sent_ahead_of_a_late_reader_has_its_own_deadline(in_a_world):
 
 def test_a_request_sent_ahead_of_a_late_reader_is_served(in_a_world):
     async def tell(world):
-        world.homeserver.begin((HELD, Answer(OK)))
+        world.homeserver.begin((THINKS, Answer(OK)))
         client = await LateReader.connect(world)
         await client.send(GET * 2)
         await requests_arrived(world, 1)
@@ -240,16 +151,16 @@ def test_a_request_sent_ahead_of_a_late_reader_is_served(in_a_world):
 @pytest.mark.parametrize("ahead", [b"G", GET[:-1], b"\r\nG"])
 def test_a_long_poll_with_a_part_of_another_request_ends_with_what_its_client_sends(in_a_world, ahead):
     async def tell(world):
-        world.homeserver.begin((HELD,))
+        world.homeserver.begin((THINKS,))
         line, _ = await connect(world)
         await line.send(LONG_POLL + ahead)
         await requests_arrived(world, 1)
         line.transport.write_eof()
-        await until(lambda: world.pool_places() == (0, 0, 0, 0))
         await until(lambda: not connections_of(world))
+        await world.until_nothing_is_left()
         await until(lambda: world.homeserver.lines[0].ended)
 
-    in_a_world(tell)
+    in_a_world(tell, **ENDS_WITH_CLIENT)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 5])
@@ -258,7 +169,7 @@ def test_a_long_poll_with_a_part_of_another_request_ends_with_what_its_client_se
 )
 def test_a_long_poll_of_a_client_that_ends_and_then_resets_gives_its_place_back(in_a_world, ahead, turns):
     async def tell(world):
-        world.homeserver.begin((HELD,))
+        world.homeserver.begin((THINKS,))
         line, connection = await connect(world)
         await line.send(LONG_POLL + ahead)
         await requests_arrived(world, 1)
@@ -268,17 +179,17 @@ def test_a_long_poll_of_a_client_that_ends_and_then_resets_gives_its_place_back(
             await turn()
         if line.ended is None:  # Fairgate saw it go, and may have ended it already
             line.reset()
-        await until(lambda: world.pool_places() == (0, 0, 0, 0))
         await until(lambda: not connections_of(world))
+        await world.until_nothing_is_left()
         await until(lambda: world.homeserver.lines[0].ended)
         assert len(world.homeserver.script.requests) == 1
 
-    in_a_world(tell)
+    in_a_world(tell, **ENDS_WITH_CLIENT)
 
 
 def test_many_that_left_their_long_polls_hold_nothing(in_a_world):
     async def tell(world):
-        world.homeserver.begin((HELD,) * 20 + (Answer(OK),))
+        world.homeserver.begin((THINKS,) * 20 + (Answer(OK),))
         for number in range(20):
             line, _ = await connect(world)
             await line.send(LONG_POLL + b"G")
@@ -286,12 +197,12 @@ def test_many_that_left_their_long_polls_hold_nothing(in_a_world):
             line.transport.write_eof()
             await turn()
             line.reset()
-        await until(lambda: world.application.pool.statistics().busy == 0)
+        await world.until_nothing_is_left()
         line, _ = await connect(world)
         await line.send(GET)
         await line.until_received(OK)
 
-    in_a_world(tell, homeserver={"connections": 4})
+    in_a_world(tell, homeserver={"connections": 4, **ENDS_WITH_CLIENT["homeserver"]})
 
 
 # Sending ahead.
@@ -303,7 +214,7 @@ def test_a_long_head_sent_ahead_is_served(in_a_world, size, at_once):
     head = b"GET /y HTTP/1.1\r\nHost: a\r\nCookie: " + b"c" * size + b"\r\n\r\n"
 
     async def tell(world):
-        script = world.homeserver.begin((HELD, Answer(OK)))
+        script = world.homeserver.begin((THINKS, Answer(OK)))
         line, connection = await connect(world)
         await line.send(GET + head if at_once else GET)
         await requests_arrived(world, 1)
@@ -321,27 +232,51 @@ def test_a_long_head_sent_ahead_is_served(in_a_world, size, at_once):
 
 
 @pytest.mark.parametrize("first", [100, 16_000])
-def test_no_more_than_32_kib_are_kept_for_a_client_that_waits_for_a_connection(in_a_world, first):
-    sent = post(1_000_000)
+def test_no_more_than_32_kib_are_kept_of_what_a_client_sends_behind_a_request_that_waits(in_a_world, first):
+    sent = GET + post(1_000_000)
 
     async def tell(world):
-        script = world.homeserver.begin((HELD, Answer(OK)))
+        script = world.homeserver.begin((THINKS, Answer(OK), Answer(OK)))
         busy, _ = await connect(world)
         await busy.send(GET)
         await requests_arrived(world, 1)
         line, connection = await connect(world)
         await line.send(sent[:first])
-        await until(lambda: world.pool_places() == (0, 0, 1, 1))
+        await until(lambda: world.workers() == (1, 0, 1))
         await line.send(sent[first:])
         await until(lambda: connection.paused)
         for _ in range(20):
             await turn()
             assert len(connection.kept) <= 32_768
-        world.homeserver.lines[0].transport.write(OK)
+        answer_request(world, 0, OK)
+        await line.until_received(OK + OK)
+        assert script.requests[2].data.endswith(b"\r\n\r\n" + b"y" * 1_000_000)
+
+    in_a_world(tell, **ONE_WORKER_EACH)
+
+
+@pytest.mark.parametrize("first", [100, 16_000])
+def test_a_body_is_read_while_its_request_waits_and_holds_no_worker(in_a_world, first):
+    sent = post(1_000_000)
+
+    async def tell(world):
+        script = world.homeserver.begin((THINKS, Answer(OK)))
+        busy, _ = await connect(world)
+        await busy.send(GET)
+        await requests_arrived(world, 1)
+        line, connection = await connect(world)
+        await line.send(sent[:first])
+        await until(lambda: connection.exchange is not None)
+        assert world.workers() == (1, 0, 0)
+        await line.send(sent[first:])
+        await until(lambda: world.workers() == (1, 0, 1))
+        assert connection.exchange.body.left == 0
+        answer_request(world, 0, OK)
         await line.until_received(OK)
         assert script.requests[1].data.endswith(b"\r\n\r\n" + b"y" * 1_000_000)
+        await world.until_nothing_is_left()
 
-    in_a_world(tell, **ONE_CONNECTION)
+    in_a_world(tell, **ONE_WORKER_EACH)
 
 
 def test_no_more_than_256_kib_wait_for_a_client_that_does_not_read(in_a_world):
@@ -404,7 +339,7 @@ def test_what_follows_the_last_whole_request_costs_nothing_of_its_answer(in_a_wo
 
 def test_an_end_of_stream_behind_a_lone_empty_line_counts_as_having_left(in_a_world):
     async def tell(world):
-        world.homeserver.begin((HELD,))
+        world.homeserver.begin((THINKS,))
         client = await LateReader.connect(world)
         await client.send(GET + b"\r\n", then_end=True)
         assert await client.read_all() == b""
@@ -413,25 +348,24 @@ def test_an_end_of_stream_behind_a_lone_empty_line_counts_as_having_left(in_a_wo
     in_a_world(tell)
 
 
-@pytest.mark.parametrize("size", [100, 10_000])
-def test_a_whole_body_before_the_end_is_served_when_its_turn_comes(in_a_world, size):
+@pytest.mark.parametrize("size", [0, 100, 10_000, 300_000])
+def test_an_end_of_stream_behind_a_body_that_was_read_counts_as_having_left(in_a_world, size):
     async def tell(world):
-        script = world.homeserver.begin((HELD, Answer(OK)))
+        script = world.homeserver.begin((THINKS, Answer(OK)))
         busy, _ = await connect(world)
         await busy.send(GET)
         await requests_arrived(world, 1)
-        line, connection = await connect(world)
+        line, _ = await connect(world)
         line.transport.write(post(size))
+        await until(lambda: world.workers() == (1, 0, 1))
         line.transport.write_eof()
-        await until(lambda: connection.ended or connection.paused)
-        for _ in range(20):
-            await turn()
-        assert world.pool_places() == (0, 0, 1, 1)
-        world.homeserver.lines[0].transport.write(OK)
-        assert [len(body) for body in bodies_in(await line.until_ended())] == [2]
-        assert script.requests[1].data.endswith(b"\r\n\r\n" + b"y" * size)
+        assert await line.until_ended() == b""
+        assert world.workers() == (1, 0, 0)
+        answer_request(world, 0, OK)
+        await world.until_nothing_is_left()
+        assert len(script.requests) == 1
 
-    in_a_world(tell, **ONE_CONNECTION)
+    in_a_world(tell, **ONE_WORKER_EACH)
 
 
 # Connections to the homeserver that are no longer good.

@@ -1,25 +1,16 @@
 """Deadlines and ends on real sockets. Where a test waits, it waits for an end that must come."""
 
 import asyncio
-import json
-import re
 import socket
 import time
 
 import pytest
+from clients import GET, SHORT_S, THINKS, answer_request, connect, field, hints_of, requests_arrived
 from harness import OK, Answer, marked, refusal_in, until
-
-GET = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
-SHORT_S = 0.15
 
 
 def connections(**settings):
     return {"connections": settings}
-
-
-def field(answer, name):
-    match = re.search(rb"\r\n" + name + rb": ([^\r]*)\r\n", answer)
-    return match and match[1].decode()
 
 
 def test_a_client_that_says_nothing_is_closed_in_silence(in_a_world):
@@ -141,56 +132,127 @@ def test_a_refused_client_that_never_closes_is_closed(in_a_world):
     in_a_world(tell)
 
 
+def leave(line, how):
+    if how == "resets":
+        line.reset()
+    elif how == "ends":
+        line.transport.write_eof()
+    else:
+        line.transport.close()
+
+
+HOW = pytest.mark.parametrize("how", ["resets", "closes", "ends"])
+ENDS_WITH_CLIENT = {"profile": "tuwunel"}  # every GET
+UNSENT = {
+    "before a byte": b"",
+    "in a head": GET[:20],
+    "in a body": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc",
+    "in chunks": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc",
+    "in a long body": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 999999\r\n\r\n" + b"a" * 200_000,
+}
+
+
+@HOW
+@pytest.mark.parametrize("stage", UNSENT)
+def test_a_client_may_leave_before_its_request_is_whole_and_nobody_hears_of_it(in_a_world, stage, how):
+    async def tell(world):
+        line, connection = await connect(world)
+        await line.send(UNSENT[stage])
+        if stage == "in a long body":
+            await until(lambda: connection.exchange.body.read_bytes == 200_000)
+        leave(line, how)
+        await until(lambda: not len(world.application.listener.connections))
+        await world.until_nothing_is_left()
+        assert world.homeserver.lines == []
+
+    in_a_world(tell)
+
+
 AHEAD = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 99999\r\n\r\n" + b"a" * 50_000
-STAGES = {
-    "before a byte": (b"", None),
-    "in a head": (GET[:20], None),
-    "in a body": (b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc", b"abc"),
-    "in chunks": (b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc", b"abc"),
-    "while waiting for an answer": (GET, b"\r\n\r\n"),
-    "with more sent ahead than is kept": (GET + AHEAD, b"\r\n\r\n"),
+SENT = {
+    "a request": GET,
+    "a request with more sent ahead than is kept": GET + AHEAD,
+    "a request with a body": b"PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc",
+    "a request with chunks": b"PUT /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", ["resets", "closes"])
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_client_may_leave_at_any_time_and_its_request_ends_at_once(in_a_world, stage, how):
-    said, seen_at_homeserver = STAGES[stage]
-
+@HOW
+@pytest.mark.parametrize("sent", SENT.values(), ids=SENT)
+def test_what_the_homeserver_works_on_goes_on_for_nobody_and_holds_its_worker(in_a_world, sent, how):
     async def tell(world):
-        world.homeserver.begin((Answer(b"", after=b"never"),))
-        line = await world.connect()
-        await line.send(said)
-        if seen_at_homeserver is not None:
-            await until(
-                lambda: world.homeserver.lines and seen_at_homeserver in world.homeserver.lines[0].received
-            )
-        if how == "resets":
-            line.reset()
-        else:
-            line.transport.close()
+        world.homeserver.begin((THINKS, Answer(OK)))
+        line, connection = await connect(world)
+        await line.send(sent)
+        await requests_arrived(world, 1)
+        await until(lambda: connection.paused or sent != SENT["a request with more sent ahead than is kept"])
+        leave(line, how)
         await until(lambda: not len(world.application.listener.connections))
-        await until(lambda: world.pool_places() == (0, 0, 0, 0))
-        await until(lambda: all(line.ended for line in world.homeserver.lines))
+        assert world.workers() == (0, 1, 0)
+        assert world.pool_places() == (0, 0, 1, 0)
+        assert world.homeserver.lines[0].ended is None
+        answer_request(world, 0, OK)
+        await world.until_nothing_is_left()
+        other, _ = await connect(world)
+        await other.send(GET)
+        await other.until_received(OK)
+        assert [request.connection for request in world.homeserver.script.requests] == [0, 0]
+        assert bytes(line.received) == b"", "the answer went to nobody"
 
     in_a_world(tell)
 
 
-@pytest.mark.parametrize("how", ["resets", "closes"])
-def test_a_client_may_leave_in_the_middle_of_its_answer(in_a_world, how):
+@HOW
+@pytest.mark.parametrize("sent", [SENT["a request"], SENT["a request with more sent ahead than is kept"]])
+def test_what_a_homeserver_ends_with_its_client_ends_at_once(in_a_world, sent, how):
     async def tell(world):
-        world.homeserver.begin((Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"),))
-        line = await world.connect()
+        world.homeserver.begin((THINKS,))
+        line, connection = await connect(world)
+        await line.send(sent)
+        await requests_arrived(world, 1)
+        await until(lambda: connection.paused or sent == GET)
+        leave(line, how)
+        await until(lambda: not len(world.application.listener.connections))
+        await world.until_nothing_is_left()
+        await until(lambda: world.homeserver.lines[0].ended)
+        assert world.pool_places() == (0, 0, 0, 0)
+
+    in_a_world(tell, homeserver=ENDS_WITH_CLIENT)
+
+
+@HOW
+def test_the_rest_of_an_answer_is_read_for_a_client_that_left_in_its_middle(in_a_world, how):
+    async def tell(world):
+        world.homeserver.begin((Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"), Answer(OK)))
+        line, _ = await connect(world)
         await line.send(GET)
         await line.until_received(b"abc")
-        if how == "resets":
-            line.reset()
-        else:
-            line.transport.close()
-        await until(lambda: world.pool_places() == (0, 0, 0, 0))
-        await until(lambda: world.homeserver.lines[0].ended)
+        leave(line, how)
+        await until(lambda: world.workers() == (0, 1, 0))
+        assert world.homeserver.lines[0].ended is None
+        answer_request(world, 0, b"def")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert world.workers() == (0, 1, 0)
+        answer_request(world, 0, b"ghi")
+        await world.until_nothing_is_left()
+        assert world.pool_places() == (0, 1, 0, 0)
 
     in_a_world(tell)
+
+
+@HOW
+def test_an_answer_that_ends_with_its_client_is_not_read_on(in_a_world, how):
+    async def tell(world):
+        world.homeserver.begin((Answer(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc"),))
+        line, _ = await connect(world)
+        await line.send(GET)
+        await line.until_received(b"abc")
+        leave(line, how)
+        await world.until_nothing_is_left()
+        await until(lambda: world.homeserver.lines[0].ended)
+
+    in_a_world(tell, homeserver=ENDS_WITH_CLIENT)
 
 
 @pytest.mark.parametrize("how", ["resets", "closes"])
@@ -209,20 +271,6 @@ def test_a_client_may_leave_a_tunnel(in_a_world, how):
         await until(lambda: not len(world.application.listener.connections))
 
     in_a_world(tell)
-
-
-def hints_of(answer):
-    """Retry-After in seconds and retry_after_ms, which must name the same moment."""
-    body = json.loads(answer.partition(b"\r\n\r\n")[2])
-    seconds = int(field(answer, b"Retry-After"))
-    assert body["errcode"] == "M_LIMIT_EXCEEDED"
-    assert isinstance(body["retry_after_ms"], int)
-    assert 1000 <= body["retry_after_ms"] <= 60_000
-    assert seconds == -(-body["retry_after_ms"] // 1000)
-    assert field(answer, b"Access-Control-Allow-Origin") == "*"
-    assert "Retry-After" in field(answer, b"Access-Control-Expose-Headers")
-    assert field(answer, b"Cache-Control") == "no-store"
-    return seconds
 
 
 def a_closed_port():
@@ -247,15 +295,33 @@ def test_a_homeserver_that_is_away_is_answered_502_with_hints_and_the_connection
     in_a_world(tell, homeserver_port=a_closed_port())
 
 
+def test_a_homeserver_that_is_away_is_told_of_when_the_body_is_read_and_the_connection_lives_on(in_a_world):
+    async def tell(world):
+        line, connection = await connect(world)
+        await line.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhel")
+        await until(lambda: connection.exchange is not None and connection.exchange.body.left == 2)
+        assert world.workers() == (0, 0, 0)
+        await line.send(b"lo")
+        await line.until_received(b"}")
+        answer = bytes(line.received)
+        assert refusal_in(answer) == (502, "upstream_unreachable")
+        assert field(answer, b"Connection") is None
+        assert line.ended is None
+
+    in_a_world(tell, homeserver_port=a_closed_port())
+
+
 def test_a_homeserver_that_is_away_costs_the_connection_where_a_body_is_still_to_come(in_a_world):
     async def tell(world):
-        line = await world.connect()
-        await line.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
+        line, _ = await connect(world)
+        await line.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 999999\r\n\r\n" + b"a" * 400_000)
         answer = await line.until_ended()
         assert refusal_in(answer) == (502, "upstream_unreachable")
         assert field(answer, b"Connection") == "close"
+        await world.until_nothing_is_left()
 
-    in_a_world(tell, homeserver_port=a_closed_port())
+    streams = {"spool_bytes": 0}
+    in_a_world(tell, homeserver_port=a_closed_port(), bodies=streams)
 
 
 def test_many_clients_of_a_homeserver_that_is_away_are_all_answered(in_a_world):
@@ -272,23 +338,56 @@ def test_many_clients_of_a_homeserver_that_is_away_are_all_answered(in_a_world):
     in_a_world(tell, homeserver_port=a_closed_port(), homeserver={"connections": 2})
 
 
-def test_an_answer_that_does_not_come_is_answered_504_with_hints_and_the_connection_lives_on(in_a_world):
+def test_an_answer_that_does_not_come_is_answered_504_with_hints_and_its_worker_held(in_a_world):
     async def tell(world):
-        world.homeserver.begin((Answer(b""), Answer(OK)))
-        line = await world.connect()
+        world.homeserver.begin((THINKS, Answer(OK), Answer(OK)))
+        line, _ = await connect(world)
         await line.send(GET)
         await line.until_received(b"}")
         answer = bytes(line.received)
         assert refusal_in(answer) == (504, "upstream_timeout")
         hints_of(answer)
-        await until(lambda: world.homeserver.lines[0].ended)
+        assert field(answer, b"Connection") is None
+        assert world.workers() == (0, 1, 0)
+        assert world.homeserver.lines[0].ended is None
         line.received.clear()
         await line.send(GET)
         await line.until_received(OK)
-        assert world.homeserver.script.requests[-1].connection == 1
-        line.transport.abort()
+        assert world.workers() == (0, 1, 0)
+        answer_request(world, 0, OK)
+        await world.until_nothing_is_left()
+        await line.send(GET)
+        await line.until_received(OK + OK)
+        assert [request.connection for request in world.homeserver.script.requests] == [0, 1, 0]
 
     in_a_world(tell, lanes={"requests": {"deadline_seconds": SHORT_S}})
+
+
+def test_an_answer_that_does_not_come_is_given_up_where_the_homeserver_ends_with_its_client(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((THINKS,))
+        line, _ = await connect(world)
+        await line.send(GET)
+        await line.until_received(b"}")
+        assert refusal_in(bytes(line.received)) == (504, "upstream_timeout")
+        await until(lambda: world.homeserver.lines[0].ended)
+        await world.until_nothing_is_left()
+
+    in_a_world(tell, lanes={"requests": {"deadline_seconds": SHORT_S}}, homeserver=ENDS_WITH_CLIENT)
+
+
+def test_a_worker_held_for_as_long_as_may_be_is_free_again(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((THINKS,))
+        line, _ = await connect(world)
+        await line.send(GET)
+        await requests_arrived(world, 1)
+        line.reset()
+        await until(lambda: world.workers() == (0, 1, 0))
+        await world.until_nothing_is_left()
+        await until(lambda: world.homeserver.lines[0].ended)
+
+    in_a_world(tell, lanes={"max_hold_seconds": SHORT_S})
 
 
 def test_an_answer_that_stops_in_its_middle_is_cut(in_a_world):
@@ -374,17 +473,21 @@ def test_requests_wait_for_a_connection_and_are_served_in_order(in_a_world):
 
 def test_a_client_that_waits_for_a_connection_may_leave(in_a_world):
     async def tell(world):
-        world.homeserver.begin((Answer(b""), Answer(OK)))
-        first = await world.connect()
+        world.homeserver.begin((THINKS, Answer(OK)))
+        first, _ = await connect(world)
         await first.send(GET)
-        await until(lambda: len(world.homeserver.script.requests) == 1)
-        second = await world.connect()
+        await requests_arrived(world, 1)
+        second, _ = await connect(world)
         await second.send(GET)
         await until(lambda: world.pool_places() == (0, 0, 1, 1))
+        assert world.workers() == (2, 0, 0)
         second.reset()
         await until(lambda: world.pool_places() == (0, 0, 1, 0))
-        first.transport.abort()
-        await until(lambda: world.pool_places() == (0, 0, 0, 0))
+        assert world.workers() == (1, 0, 0)
+        first.reset()
+        await until(lambda: world.workers() == (0, 1, 0))
+        answer_request(world, 0, OK)
+        await world.until_nothing_is_left()
         assert len(world.homeserver.script.requests) == 1
 
     in_a_world(tell, homeserver={"connections": 1})

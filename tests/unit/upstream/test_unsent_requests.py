@@ -6,10 +6,12 @@ import socket
 from proxy.errors import Reason
 from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.request_head import parse_request_head
-from proxy.pipeline import Pipeline
+from proxy.identity.client_key import ClientKeys
+from proxy.identity.networks import Networks
+from proxy.matrix.routes import find_endpoint
 from proxy.upstream import connection as upstream
+from proxy.upstream.exchange import Exchange
 from proxy.upstream.pool import Pool
-from proxy.upstream.settings import LanesSettings
 
 POST = b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n"
 STALE = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
@@ -23,6 +25,19 @@ class Client:
 
     def refuse(self, reason):
         self.reasons.append(reason)
+
+
+class Course:
+    """Nothing comes behind the pool."""
+
+    def ended(self, exchange, now):
+        """There is nothing to give back."""
+
+
+def exchange_of(client):
+    head = parse_request_head(POST, max_fields=100, max_target_bytes=1024)
+    asker = ClientKeys(trusted_proxies=Networks(())).resolve("192.0.2.1")
+    return Exchange(client, asker, head, find_endpoint(head.method, head.target), POST, Course(), 60.0, 0.0)
 
 
 async def tell():
@@ -42,8 +57,7 @@ async def tell():
     pool._state.connecting += 1
     pool._connected(stale, Reason.UPSTREAM_UNREACHABLE)
     client = Client()
-    head = parse_request_head(POST, max_fields=100, max_target_bytes=1024)
-    pool.submit(Pipeline(pool, LanesSettings(), b"h").begin(client, head, b"", 0.0))
+    pool.submit(exchange_of(client), 0.0)
     assert stale.unsent
     upstream._BUFFER[: len(STALE)] = STALE  # in the same turn: bytes that cannot be its answer
     stale.buffer_updated(len(STALE))
