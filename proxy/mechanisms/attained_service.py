@@ -137,7 +137,7 @@ class Source:
 
     def figure(self, level: Level, now: float) -> float:
         """Give what counts in the order; never more than the level and its lead."""
-        rate = self.holds / min(MOST_DIVIDING, max(1, len(self.flows)))
+        rate = self.holds / min(MOST_DIVIDING, len(self.flows) or 1)
         if self.period == level.period:
             figure = self.figure_s + rate * (now - self.figured_at)
         else:

@@ -13,7 +13,7 @@ out of date at a time, however many wait. Queues without a source (exempt from i
 
 from collections import OrderedDict
 from itertools import count
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from proxy.mechanisms.attained_service import Flow, Level, Source
 from proxy.mechanisms.lazy_heap import LazyHeap
@@ -68,13 +68,8 @@ class Bundle(Generic[C]):
         self.entry: tuple[Any, ...] | None = None
 
 
-class Turn(NamedTuple, Generic[C]):
-    """Who is next in a lane, in the order of turns."""
-
-    figure: float
-    flow_figure: float
-    number: int
-    queue: Queue[C]
+# Who is next: the greater figure, the flow's, the request's number, and its queue. The least is first; numbers are never equal.
+Turn = tuple[float, float, int, Queue[C]]
 
 
 class FairQueue(Generic[C]):
@@ -147,7 +142,7 @@ class FairQueue(Generic[C]):
             turn = self._first_of(ranked, now)
             if turn is None:
                 emptied = key
-            elif best is None or turn[:3] < best[:3]:
+            elif best is None or turn < best:
                 best = turn
         if emptied != -1 and not self._by_holds[emptied]:
             del self._by_holds[emptied]
@@ -184,9 +179,10 @@ class FairQueue(Generic[C]):
             if queue.history and flow.history >= self.history_cap:
                 self.remove(queue)
                 continue
-            entry = queue.entry
             source = bundle.key[0]
-            flow_figure = flow.figure(now)
-            figure = flow_figure if source is None else max(flow_figure, source.figure(self._level, now))
-            return Turn(figure, flow_figure, 0 if entry is None else entry[1], queue)
+            figure = flow_figure = flow.figure(now)
+            if source is not None:
+                of_source = source.figure(self._level, now)
+                figure = max(figure, of_source)
+            return figure, flow_figure, queue.head().number, queue
         return None

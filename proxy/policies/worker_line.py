@@ -124,7 +124,10 @@ def leave_line(ticket: Ticket, now: float) -> None:
         source.bring_up(pool.level, now)
         if ticket.confirmed:
             source.leave(flow)
-    _unlink(ticket, now)
+    was_head = ticket.queue.head() is ticket
+    _unlink(ticket)
+    if was_head and ticket.queue.claims:
+        ticket.queue.lane.post(ticket.queue, now)
     ticket.state = ENDED
     if not flow.waiting and not flow.holds:
         pool.active -= 1
@@ -152,8 +155,8 @@ def serve(pool: Pool, now: float) -> Sequence[Ticket]:
         if turn is None:
             break
         if not guaranteed:
-            pool.level.reach(turn.figure)
-        granted.append(_grant(turn.queue, now))
+            pool.level.reach(turn[0])
+        granted.append(_grant(turn[3], now))
     if pool.free > 0:
         pool.contended = False
     return granted or NOBODY
@@ -170,7 +173,7 @@ def _next(pool: Pool, now: float) -> tuple[Turn[Ticket] | None, bool]:
             continue
         if lane.below_guarantee():
             return turn, True
-        if best is None or turn[:3] < best[:3]:
+        if best is None or turn < best:
             best = turn
     return best, False
 
@@ -186,18 +189,17 @@ def _grant(queue: Queue[Ticket], now: float) -> Ticket:
     flow.raise_to(least, now)
     if source is not None:
         source.figure_s = max(source.figure_s, least)
-    _unlink(ticket, now)
+    _unlink(ticket)
     start(ticket, now)
     post_all(flow, now)
     return ticket
 
 
-def _unlink(ticket: Ticket, now: float) -> None:
-    """Take a ticket out of its queue and lane; rank the queue by its new head."""
+def _unlink(ticket: Ticket) -> None:
+    """Take a ticket out of its queue and lane; where others are left, the queue is to be ranked anew if its head changed."""
     flow = ticket.flow_record
     lane = ticket.lane_record
     queue = ticket.queue
-    was_head = queue.head() is ticket
     del queue.claims[ticket]
     del lane.parked[ticket]
     lane.most.take(flow)
@@ -208,5 +210,3 @@ def _unlink(ticket: Ticket, now: float) -> None:
     if not queue.claims:
         queue.lane.remove(queue)
         del flow.queues[queue.code]
-    elif was_head:
-        queue.lane.post(queue, now)

@@ -55,7 +55,7 @@ class _Running:
         """Send one request now, or when the next is due."""
         client = self.client
         now = self.simulation.now
-        if now >= client.stops_at:
+        if max(now, self.due_at if client.rate_per_s else now) >= client.stops_at:
             return
         if client.rate_per_s is not None:
             if self.due_at > now:
