@@ -144,5 +144,5 @@ def _measured(row: Row, proxy: str, plan: Plan) -> Cell:
         siege = scene.siege.ask({"do": "report"}, _ANSWER_WITHIN_S)
         figures: dict[str, Any] = scene.homeserver.ask({}, _ANSWER_WITHIN_S)
     bound = Bound(REQUEST_WORKERS, SYNC_WORKERS) if proxy == proxies.OURS else None
-    found = faults(row, base, attacked, siege["outcomes"], figures, bound)
+    found = faults(row, base, attacked, siege["outcomes"], outage, figures, bound)
     return Cell(row, proxy, base, attacked, figures, siege, outage, found)

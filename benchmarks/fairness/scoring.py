@@ -1,8 +1,9 @@
 """What a row's figures say: pure.
 
 Success is served/sent of each kind of honest client; percentiles are of the served ones, by the nearest rank. A row is passed
-if every honest request was served, the p99 of the light ones stays within the row's limit, a crowd was refused nothing, and the
-homeserver had no more at once than the promise allows. `disturbed` tells of windows that say nothing, for the machine was busy.
+if every honest request was served, the p99 of the light ones stays within the row's limit, a crowd was refused nothing (and while
+there was no homeserver told nothing but that), and if the homeserver had no more at once than the promise allows and nothing of
+an upload without a token. `disturbed` tells of windows that say nothing, for the machine was busy.
 """
 
 import math
@@ -14,6 +15,7 @@ from benchmarks.fairness.rows import Row
 
 KINDS = ("light", "sync", "upload")
 _MAX_LOOKUPS = 16
+_MIB = 1 << 20
 _DISTURBED_LATE_MS = 5.0  # a client's own watch went off that late: others had the core
 _DISTURBED_SPREAD = 3.0  # a p99 that far above the median is no base for a ratio
 
@@ -57,7 +59,7 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a proxy may have at the homeserver at once; `None` promises nothing."""
+    """What a proxy may have at the homeserver at once; it lets no byte of an upload through for who has no token."""
 
     requests: int
     syncs: int
@@ -89,6 +91,7 @@ def faults(
     base: Watched,
     attacked: Watched,
     crowd: Mapping[str, int],
+    outage: Mapping[str, Any] | None,
     homeserver: Mapping[str, Any],
     bound: Bound | None,
 ) -> list[str]:
@@ -100,10 +103,16 @@ def faults(
     if row.beside != "attack":
         bad = {what: number for what, number in crowd.items() if what != "200"}
         found += [f"crowd: {number} x {what}" for what, number in sorted(bad.items())]
+    if outage is not None:
+        told = [*outage["crowd"].items(), *outage["honest_failures"].items()]
+        if limited := sum(number for what, number in told if what.endswith("429")):
+            found.append(f"{limited} x 429 while there was no homeserver")
     if bound is not None:
         limits = {"requests": bound.requests + row.excess, "syncs": bound.syncs, "lookups": bound.lookups}
         for pool, most in limits.items():
             seen = homeserver[pool]["most_at_once"]
             if seen > most:
                 found.append(f"{seen} {pool} at once > {most}")
+        if through := homeserver["unconfirmed_upload_bytes"]:
+            found.append(f"{through / _MIB:.1f} MiB of unconfirmed uploads came through")
     return found

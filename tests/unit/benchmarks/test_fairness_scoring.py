@@ -14,8 +14,9 @@ def watched(light, failures=None, late=(0.5,), sync=(500.0,), upload=(9.0,)):
     return Watched.of({"ms": served, "failures": failures or {}, "late_ms": list(late)})
 
 
-def homeserver(requests=5, syncs=2, lookups=1):
+def homeserver(requests=5, syncs=2, lookups=1, unconfirmed=0):
     return {
+        "unconfirmed_upload_bytes": unconfirmed,
         "requests": {"most_at_once": requests},
         "syncs": {"most_at_once": syncs},
         "lookups": {"most_at_once": lookups},
@@ -49,41 +50,61 @@ def test_a_kind_of_which_nothing_was_sent_was_not_served():
 
 def test_a_p99_of_twice_the_unattacked_one_passes_and_more_does_not():
     passing, failing = watched([16.0] * 100), watched([16.1] * 100)
-    assert faults(ATTACK, BASE, passing, {}, homeserver(), BOUND) == []
-    assert faults(ATTACK, BASE, failing, {}, homeserver(), BOUND) == ["p99 16.1 > 16.0 ms"]
+    assert faults(ATTACK, BASE, passing, {}, None, homeserver(), BOUND) == []
+    assert faults(ATTACK, BASE, failing, {}, None, homeserver(), BOUND) == ["p99 16.1 > 16.0 ms"]
 
 
 def test_one_request_that_was_not_served_is_a_fault():
     seen = watched([6.0] * 999, {"light 429": 1})
-    assert faults(ATTACK, BASE, seen, {}, homeserver(), BOUND) == ["light 0.999"]
+    assert faults(ATTACK, BASE, seen, {}, None, homeserver(), BOUND) == ["light 0.999"]
 
 
 def test_where_no_light_request_was_served_the_p99_is_a_fault_too():
     seen = watched([], {"light no answer": 4})
-    assert len(faults(ATTACK, BASE, seen, {}, homeserver(), BOUND)) == 2
+    assert len(faults(ATTACK, BASE, seen, {}, None, homeserver(), BOUND)) == 2
 
 
 def test_refused_attackers_are_no_fault_and_a_refused_crowd_is():
     seen, outcomes = watched([6.0]), {"200": 10, "429": 2}
-    assert faults(ATTACK, BASE, seen, outcomes, homeserver(), BOUND) == []
+    assert faults(ATTACK, BASE, seen, outcomes, None, homeserver(), BOUND) == []
     crowd = Row("crowd", "a crowd", beside="crowd")
-    assert faults(crowd, BASE, seen, outcomes, homeserver(), BOUND) == ["crowd: 2 x 429"]
+    assert faults(crowd, BASE, seen, outcomes, None, homeserver(), BOUND) == ["crowd: 2 x 429"]
+
+
+def test_a_limit_told_while_there_is_no_homeserver_is_a_fault_and_the_outage_is_none():
+    row = Row("restart", "a restart", beside="restart")
+    outage = {"crowd": {"502": 9, "200": 3}, "honest_failures": {"light 502": 4}}
+    assert faults(row, BASE, watched([6.0]), {"200": 3}, outage, homeserver(), BOUND) == []
+    outage = {"crowd": {"429": 2}, "honest_failures": {"light 429": 4}}
+    assert faults(row, BASE, watched([6.0]), {"200": 3}, outage, homeserver(), BOUND) == [
+        "6 x 429 while there was no homeserver"
+    ]
 
 
 def test_too_many_at_the_homeserver_is_a_fault_of_who_promised_a_bound():
     seen = watched([6.0])
-    assert faults(ATTACK, BASE, seen, {}, homeserver(requests=17), BOUND) == ["17 requests at once > 16"]
-    assert faults(ATTACK, BASE, seen, {}, homeserver(syncs=33, lookups=17), BOUND) == [
+    assert faults(ATTACK, BASE, seen, {}, None, homeserver(requests=17), BOUND) == [
+        "17 requests at once > 16"
+    ]
+    assert faults(ATTACK, BASE, seen, {}, None, homeserver(syncs=33, lookups=17), BOUND) == [
         "33 syncs at once > 32",
         "17 lookups at once > 16",
     ]
-    assert faults(ATTACK, BASE, seen, {}, homeserver(requests=300), None) == []
+    assert faults(ATTACK, BASE, seen, {}, None, homeserver(requests=300), None) == []
+
+
+def test_bytes_of_an_upload_without_a_token_at_the_homeserver_are_a_fault_of_who_promised_none():
+    through = homeserver(unconfirmed=3 << 19)
+    assert faults(ATTACK, BASE, watched([6.0]), {}, None, through, BOUND) == [
+        "1.5 MiB of unconfirmed uploads came through"
+    ]
+    assert faults(ATTACK, BASE, watched([6.0]), {}, None, through, None) == []
 
 
 def test_held_requests_explain_an_excess_where_the_row_says_so():
     row = Row("left", "left", excess=12)
-    assert faults(row, BASE, watched([6.0]), {}, homeserver(requests=28), BOUND) == []
-    assert faults(row, BASE, watched([6.0]), {}, homeserver(requests=29), BOUND) != []
+    assert faults(row, BASE, watched([6.0]), {}, None, homeserver(requests=28), BOUND) == []
+    assert faults(row, BASE, watched([6.0]), {}, None, homeserver(requests=29), BOUND) != []
 
 
 def test_with_32_greedy_clients_the_wait_may_be_one_service_of_theirs():
