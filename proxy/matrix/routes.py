@@ -14,7 +14,7 @@ from proxy.matrix.endpoint import Endpoint, Lane, Poll, RouteClass
 from proxy.matrix.route_table import OPTIONS, OTHER, PREFIXES, ROWS
 from proxy.matrix.sync_request import sync_timeout_s
 
-__all__ = ["Endpoint", "Lane", "Poll", "RouteClass", "classify", "find_endpoint", "sync_timeout_s"]
+__all__ = ["Endpoint", "Lane", "Poll", "RouteClass", "find_endpoint", "sync_timeout_s"]
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH")
 #: Escapes of what names endpoints: letters, digits, `-`, `.`, `/`, `_`, `~`. Those of ids (`%21`, `%3A`, `%40`) are everyday.
@@ -111,8 +111,3 @@ def _walk(method: bytes, path: bytes) -> Endpoint:
             return node.below[method]
         node = child
     return node.here[method]
-
-
-def classify(method: bytes, target: bytes) -> RouteClass:
-    """Give the route class of a request alone."""
-    return find_endpoint(method, target).route

@@ -1,7 +1,7 @@
 import pytest
 
 from proxy.matrix.route_table import PREFIXES, ROWS
-from proxy.matrix.routes import Lane, Poll, RouteClass, classify, find_endpoint, sync_timeout_s
+from proxy.matrix.routes import Lane, Poll, RouteClass, find_endpoint, sync_timeout_s
 
 C = b"/_matrix/client/v3"
 UNSTABLE = b"/_matrix/client/unstable"
@@ -95,7 +95,7 @@ def test_no_row_is_found_by_another_method_or_with_more_behind_it(methods, templ
     ],
 )
 def test_method_and_path_tell_the_class_of_a_request(method, target, route):
-    assert classify(method, target) == route
+    assert find_endpoint(method, target).route == route
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_only_looks_like_a_row_is_an_ordinary_request(method, target):
     ],
 )
 def test_escapes_lead_to_the_stricter_class_and_never_to_the_vital_one(target, route):
-    assert classify(b"GET", target) == route
+    assert find_endpoint(b"GET", target).route == route
 
 
 def test_escapes_hide_no_pusher():
