@@ -237,7 +237,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             if exchange.head.upgrade and response.upgrade:
                 self.tunnel = True
                 self.deadline_at = NEVER  # the client's connection has the tunnel's deadline
-                exchange.switch(response, beyond)
+                exchange.switch(response, beyond, clock.now())
                 return False
         elif self._interim <= _MAX_INTERIM:
             if response.status != 100:
@@ -272,7 +272,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             data = head + data
         if data:
             exchange.client.write(data)
-        if left == 0:
+        if left == 0 and self.exchange is exchange:  # who asked may have had enough of it
             self._finish(exchange, beyond)
 
     def _finish(self, exchange: Exchange, beyond: bytes) -> None:

@@ -333,8 +333,11 @@ class Exchange:
         if self.head.minor:
             self.client.write(response.wire + _END)
 
-    def switch(self, response: ResponseHead, beyond: bytes) -> None:
-        """Turn a 101 into a tunnel; `beyond` are the first bytes in it."""
+    def switch(self, response: ResponseHead, beyond: bytes, now: float) -> None:
+        """Turn a 101 into a tunnel; `beyond` are the first bytes in it. A tunnel to nobody ends at once."""
+        if self.stage == HELD and self.upstream is not None:
+            self._abandon(self.upstream, now)
+            return
         self.answer_began = True
         self.status = response.status
         self.course.tunnelled(self)

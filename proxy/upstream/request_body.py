@@ -79,13 +79,13 @@ class RequestBody:
             self._piece = data
         elif data:
             self._put(data)
+        if chunks is not None:
+            self._exchange.course.body_grows(self._exchange, self)  # which may end it
         if not self.left:
             if self._store is not None:
                 self._store.finish()
             if not self.streams:
                 self._exchange.course.body_read(self._exchange)
-        elif self.floor is not None:
-            self._exchange.course.body_grows(self._exchange, self)
         return beyond
 
     def _put(self, data: bytes) -> None:
