@@ -73,17 +73,19 @@ def test_a_homeserver_that_works_on_is_not_cut_off(tmp_path, how):
                 cut.append(connection.is_cut())
             connection.answer()
 
-    with RawUpstream(think) as upstream:
-        with running_fairgate(tmp_path, upstream.url, profile="generic") as fairgate:
-            client = fairgate.connect()
-            client.sendall(REQUEST)
-            first = begun.get(timeout=5)[0]
-            leave(client, how)
-            wait_for(lambda: fairgate.connections() == 0, 5, "the client is gone")
-            go_on.set()
-            wait_for(lambda: cut, 5, "the homeserver answered")
-            with fairgate.connect() as other:
-                other.sendall(b"GET /after HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                assert read_response(other)[0].startswith(b"HTTP/1.1 200")
-            assert cut == [False]
-            assert begun.get(timeout=5)[0] is first, "its connection serves the next"
+    with (
+        RawUpstream(think) as upstream,
+        running_fairgate(tmp_path, upstream.url, profile="generic") as fairgate,
+    ):
+        client = fairgate.connect()
+        client.sendall(REQUEST)
+        first = begun.get(timeout=5)[0]
+        leave(client, how)
+        wait_for(lambda: fairgate.connections() == 0, 5, "the client is gone")
+        go_on.set()
+        wait_for(lambda: cut, 5, "the homeserver answered")
+        with fairgate.connect() as other:
+            other.sendall(b"GET /after HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert read_response(other)[0].startswith(b"HTTP/1.1 200")
+        assert cut == [False]
+        assert begun.get(timeout=5)[0] is first, "its connection serves the next"

@@ -438,6 +438,9 @@ class World:
         taken["long polls, parked"] = waits.parked
         gate = self.application.pipeline.background.gate.statistics(clock.now())
         taken["background requests"] = gate.active + gate.held + gate.waiting
+        taken["websockets"] = self.application.pipeline.tunnels.tunnels.statistics().open
+        pushers = self.application.pipeline.pushers.cap.statistics()
+        taken["registrations of pushers"] = pushers.in_turn + pushers.waiting
         identity = self.identities.statistics()
         taken["requests that wait to be known"] = identity.waiting
         taken["look-ups"] = identity.running + identity.queued
