@@ -39,6 +39,10 @@ _END_OF: Final = {
 }
 
 
+class _LeftError(Exception):
+    """The homeserver left while its request waited."""
+
+
 class ConnectionState(IntEnum):
     """What the connection waits for: a head, an answer, bytes of a tunnel, or to be closed."""
 
@@ -214,6 +218,8 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         except DialError as error:
             how = _END_OF.get(error.reason, DeliveryEnd.DECLINED)
             self._tell_of(request, error.reason)
+        except _LeftError:
+            pass
         except RefusedError as error:
             how = DeliveryEnd.DECLINED
             self._tell_of(request, error.reason, error.retry_after_s)
@@ -244,10 +250,10 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         tunnel = Tunnel(egress, self, request.host, request.port)
         _, address = await egress.dialer.connect(addresses, request.port, lambda: tunnel.far)
         try:
-            _demand(not tunnel.is_over)
+            self._demand(not tunnel.is_over)
             if delivery is not None:
                 deliveries.went_to(delivery, address)
-        except (DialError, RefusedError):
+        except (DialError, RefusedError, _LeftError):
             tunnel.far.transport.abort()
             raise
         if delivery is not None and delivery.place is None:
@@ -278,10 +284,10 @@ class HomeserverConnection(asyncio.BufferedProtocol):
             origin = OriginConnection(egress.kept, place)
             _, origin.address = await egress.dialer.connect(addresses, request.port, lambda: origin)
         try:
-            _demand(not origin.transport.is_closing())
+            self._demand(not origin.transport.is_closing())
             if delivery is not None:
                 deliveries.went_to(delivery, origin.address)
-        except (DialError, RefusedError):
+        except (DialError, RefusedError, _LeftError):
             origin.transport.abort()
             raise
         if delivery is not None and delivery.place is None:
@@ -293,7 +299,14 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         self._kept += exchange.run(origin, data)
         self._resume()
 
-    # ClientPort, for the exchange.
+    def _demand(self, stands: bool) -> None:  # noqa: FBT001  (a condition)
+        """Go no further for a homeserver that left meanwhile, or with a host that accepted and closed at once."""
+        if self.transport.is_closing():
+            raise _LeftError
+        if not stands:
+            raise DialError(EgressReason.HOST_UNREACHABLE)
+
+    # For the exchange.
 
     def answered(self, *, close: bool) -> None:
         """The answer is written: serve the next request, or end."""
@@ -359,9 +372,3 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.homeserver_left()
-
-
-def _demand(stands: bool) -> None:  # noqa: FBT001  (a condition)
-    """Refuse what a host accepted and closed at once."""
-    if not stands:
-        raise DialError(EgressReason.HOST_UNREACHABLE)

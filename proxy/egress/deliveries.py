@@ -136,7 +136,8 @@ class Deliveries:
         if self.ask_place(delivery, address, event.set):
             return
         try:
-            await asyncio.wait_for(event.wait(), MAX_WAIT_S)
+            async with asyncio.timeout(MAX_WAIT_S):
+                await event.wait()
         except TimeoutError:
             raise RefusedError(EgressReason.GATEWAY_BUSY) from None
 

@@ -85,12 +85,14 @@ class Resolver:
         self._start_next()
         try:
             try:
-                await asyncio.wait_for(asked.started.wait(), self.timeout_s)
+                async with asyncio.timeout(self.timeout_s):
+                    await asked.started.wait()
             except TimeoutError:
                 raise ResolverBusyError from None
             left_s = asked.started_at + self.timeout_s - self._clock()
             try:
-                return await asyncio.wait_for(asyncio.shield(asked.answer), max(0.0, left_s))
+                async with asyncio.timeout(max(0.0, left_s)):
+                    return await asyncio.shield(asked.answer)
             except (TimeoutError, OSError):
                 raise UnresolvedError from None
         finally:

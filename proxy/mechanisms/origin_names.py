@@ -10,7 +10,7 @@ import re
 
 MAX_PORT = 65_535
 _MAX_NAME_CHARACTERS = 253
-_NAME = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*", re.ASCII)
+_NAME = re.compile(r"[a-z0-9_][a-z0-9_-]{0,62}(?:\.[a-z0-9_][a-z0-9_-]{0,62})*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 

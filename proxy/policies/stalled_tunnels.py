@@ -189,8 +189,8 @@ class TunnelWatch:
         timed_out = self._timeout_s - _TIMEOUT_EARLY_S <= age_s <= self._timeout_s + TIMEOUT_LATE_S
         if self._phase is _IDLE:
             return Sign.DOUBTED if reset and timed_out else Sign.OVER
-        if self._phase is _HANDSHAKE and self._closing:
-            return Sign.TLS_FAILED
+        if self._phase is _HANDSHAKE and (self._closing or self._round_trip_s is not None):
+            return Sign.TLS_FAILED  # it did not like what the gateway showed; not every client says so in an alert
         if self._clear:
             return Sign.STALLED if timed_out or age_s >= UNANSWERED_S else Sign.ABANDONED
         if self._on_trial and not (reset and timed_out):
