@@ -155,7 +155,8 @@ def command_of(name: str, folder: Path, port: int, upstream: int) -> list[str]:
             "admin": {"listen": f"127.0.0.1:{free_port()}"},
             "metrics": {"listen": f"127.0.0.1:{free_port()}"},
             "log": {"access": "none"},
-            # All rules are on, but nobody waits: what is measured is a request, not a queue.
+            # All rules are on, but nobody waits or is looked up again: what is measured is a request, not a queue.
+            "identity": {"fresh_seconds": 3600},
             "lanes": {"requests": {"workers": 256, "share": 1.0}},
         }
         return [
