@@ -23,6 +23,7 @@ class Client:
     outstanding: int = 1
     rate_per_s: float | None = None
     starts_at: float = 0.0
+    ramp_s: float = 0.0
     stops_at: float = float("inf")
     lane: int = 0
     confirmed: bool = True
@@ -48,8 +49,8 @@ class _Running:
 
     def begin(self) -> None:
         """Send the first requests when it is time."""
-        for _ in range(self.client.outstanding):
-            self.simulation.at(self.client.starts_at, self.send_when_due, None)
+        for place in range(self.client.outstanding):
+            self.simulation.at(self.client.starts_at + place * self.client.ramp_s, self.send_when_due, None)
 
     def send_when_due(self, _: object) -> None:
         """Send one request now, or when the next is due."""
