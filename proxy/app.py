@@ -3,6 +3,7 @@
 import asyncio
 import resource
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -11,7 +12,10 @@ import uvloop
 import proxy
 from proxy import clock, parts
 from proxy.admin.server import OperatorListeners
+from proxy.config.changes import changed_keys, keys_needing_restart
+from proxy.config.load import ConfigError, load
 from proxy.config.settings import Settings
+from proxy.config.watch import FileWatch
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.listener import Listener
 from proxy.http1.deadlines import DeadlineSweep
@@ -29,9 +33,20 @@ from proxy.upstream.profile_detection import detect_profile
 _TURNS_PER_ROUND = 4
 _TURN_S = 0.25  # a deadline is found within a round of a second
 _LAST_CALL_S = 0.5  # after the drain deadline, for the last answers to be taken
+_WATCH_EVERY_S = 2.0
 _OTHER_DESCRIPTORS = 64  # listeners, probes, logs, libraries
 
 _log = structlog.get_logger("fairgate")
+
+
+@dataclass(frozen=True, slots=True)
+class Reloaded:
+    """What came of reading the settings again: keys that changed, those of them that need a restart, or the mistakes."""
+
+    at: float
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+    mistakes: tuple[str, ...]
 
 
 class StartError(Exception):
@@ -41,8 +56,13 @@ class StartError(Exception):
 class Application:
     """Everything that runs, from `start` to `stop`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, path: Path | None = None) -> None:
         self._settings = settings
+        self._path = path
+        self._watch = None if path is None else FileWatch(path)
+        self._watched_at = clock.now()
+        #: What came of the last attempt to read the settings again.
+        self.reloaded: Reloaded | None = None
         clients: DeadlineSweep[ClientConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self._upstreams: DeadlineSweep[UpstreamConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self.pool = parts.pool(settings.homeserver, self._upstreams)
@@ -96,8 +116,32 @@ class Application:
     async def _detect_profile(self) -> None:
         profile = await detect_profile(self._settings.homeserver.url)
         self.profile = profile
-        found = parts.figures_of(self._settings, profile)
-        self.pipeline.use(found, parts.worker_share(self._settings, found), clock.now())
+        parts.reconfigure(self.pipeline, self._settings, profile)
+
+    def reload(self) -> Reloaded:
+        """Read the settings file again and let it take effect, whole or not at all."""
+        if self._path is None:
+            mistakes: tuple[str, ...] = ("there is no settings file to read again",)
+            return self._not_reloaded(mistakes)
+        try:
+            new = load(self._path)
+        except ConfigError as error:
+            return self._not_reloaded(tuple(str(mistake) for mistake in error.mistakes))
+        old, self._settings = self._settings, new
+        changed, later = tuple(changed_keys(old, new)), tuple(keys_needing_restart(old, new))
+        if new.homeserver.profile not in ("auto", old.homeserver.profile):
+            self.profile = new.homeserver.profile
+        configure_logs(new.log)
+        parts.reconfigure(self.pipeline, new, self.profile)
+        self.listener.configure(new.connections, access=new.log.access)
+        _log.info("settings read again", changed=changed, needs_restart=later)
+        self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
+        return self.reloaded
+
+    def _not_reloaded(self, mistakes: tuple[str, ...]) -> Reloaded:
+        _log.error("the settings are wrong: nothing changes", mistakes=mistakes)
+        self.reloaded = Reloaded(clock.wall_time(), (), (), mistakes)
+        return self.reloaded
 
     async def _is_ready(self) -> bool:
         """Tell whether the homeserver answers and we know what it is."""
@@ -167,23 +211,27 @@ class Application:
             self.pool.end_waits(now)
             self.pipeline.turn(now)
             self.listener.turn(now)
+            if self._watch is not None and now - self._watched_at >= _WATCH_EVERY_S:
+                self._watched_at = now
+                if self._watch.has_changed():
+                    self.reload()
             forget_fields()
             forget_heads()
         finally:
             self._schedule_turn()
 
 
-def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT; a second one ends at once.
+def run(settings: Settings, path: Path | None = None) -> None:
+    """Run until SIGTERM or SIGINT; a second one ends at once. SIGHUP, or a change of it, reads the file at `path` again.
 
     Raises:
         StartError: if it cannot start.
     """
     configure_logs(settings.log)
-    uvloop.run(_run(settings))
+    uvloop.run(_run(settings, path))
 
 
-async def _run(settings: Settings) -> None:
+async def _run(settings: Settings, path: Path | None) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_fault)
     stop, at_once = asyncio.Event(), asyncio.Event()
@@ -195,7 +243,8 @@ async def _run(settings: Settings) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    application = Application(settings)
+    application = Application(settings, path)
+    loop.add_signal_handler(signal.SIGHUP, application.reload)
     await application.start()
     await stop.wait()
     await application.stop(at_once)

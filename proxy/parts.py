@@ -96,6 +96,51 @@ def pipeline(settings: Settings, profile: str | None, upstream: Pool, spool: Spo
     )
 
 
+def reconfigure(way: Pipeline, settings: Settings, profile: str | None) -> None:
+    """Let other settings, or the profile that was found out, take effect; permits given out stay right."""
+    now = clock.now()
+    found = figures_of(settings, profile)
+    gates, lanes, sync, tunnels = way.gates, settings.lanes, settings.sync, settings.connections.tunnels
+
+    def enforces(mode: RuleMode) -> bool:
+        return (mode or settings.mode) == "enforce"
+
+    way.configure(
+        found,
+        client_keys(settings),
+        max_hold_s=lanes.max_hold_seconds,
+        max_timeout_s=sync.max_timeout_seconds,
+        forwarded_header=settings.clients.forwarded_header,
+    )
+    way.bodies.reconfigure(settings.bodies.rate)
+    gates.identity.identities.reconfigure(settings.identity, exemptions(settings))
+    gates.tunnels.enforces = enforces(tunnels.mode)
+    gates.tunnels.tunnels.per_account, gates.tunnels.tunnels.per_address = (
+        tunnels.per_account,
+        tunnels.per_address,
+    )
+    gates.waits.enforces = enforces(sync.mode)
+    gates.waits.grace_s, gates.waits.max_timeout_s = sync.grace_seconds, sync.max_timeout_seconds
+    gates.waits.reconfigure(found, now)
+    gates.uploads.enforces = enforces(settings.uploads.mode)
+    gates.uploads.confirm_above_bytes = settings.bodies.confirm_above_bytes
+    gates.uploads.sizes.configure(
+        max_json_bytes=settings.bodies.max_json_bytes, max_upload_bytes=settings.uploads.max_bytes
+    )
+    gates.background.enforces = enforces(settings.background.mode)
+    gates.background.reconfigure(settings.background)
+    gates.pushers.enforces = enforces(settings.pushers.mode)
+    gates.pushers.cap.max_per_user = settings.pushers.max_per_user
+    gates.workers.enforces = enforces(lanes.mode)
+    rules = pool_rules(found, history_per_account=lanes.history_per_account)
+    try:
+        gates.workers.reconfigure(rules, now, address_share=lanes.address_share)
+    except (
+        ValueError
+    ):  # of another profile: lanes of their own where there was one pool, or the other way round
+        gates.workers.replace(worker_share(settings, found), now)
+
+
 def _gates(settings: Settings, found: Figures, questions: Questions) -> Gates:
     def enforces(mode: RuleMode) -> bool:
         return (mode or settings.mode) == "enforce"

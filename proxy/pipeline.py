@@ -25,7 +25,6 @@ from proxy.gate.gates import Gates
 from proxy.gate.steps import jittered
 from proxy.http1.request_head import RequestHead
 from proxy.identity.client_key import Client, ClientKeys
-from proxy.identity.networks import UNIX
 from proxy.identity.principal import Principal, anonymous
 from proxy.matrix.access_token import AccessToken, may_name_token, read_access_token
 from proxy.matrix.endpoint import Poll, RouteClass
@@ -33,7 +32,6 @@ from proxy.matrix.profiles import Figures
 from proxy.matrix.routes import find_endpoint
 from proxy.matrix.sync_request import lower_timeout
 from proxy.mechanisms.rate_floor import RateFloor
-from proxy.policies.worker_share import WorkerShare
 from proxy.spool.body_store import BodyStore
 from proxy.upstream.bodies import Bodies
 from proxy.upstream.exchange import ENDED, IN_SERVICE, NOBODY, READING, ClientPort, Exchange
@@ -66,19 +64,31 @@ class Pipeline:
         )
         for gate in (self.identity, self.waits, self.background, self.workers, self.pushers):
             gate.steps = self
-        self.client_keys = client_keys
-        self.figures = figures
         self.bodies = bodies
-        self.max_hold_s = max_hold_s
         self.requests_total = [0] * len(RouteClass)
         self.refused_total = dict.fromkeys(Reason, 0)
-        self._max_timeout_ms = int(max_timeout_s * 1000)
-        self._by_forwarded = forwarded_header == "Forwarded"
         self._host_field = b"\r\nHost: %s" % homeserver_host
         # Unique across processes and restarts; an id only joins our log with the homeserver's.
         self._id_prefix = b"fg-%s-" % os.urandom(4).hex().encode()
         self._ids = count(1)
         self._warned_at = -_WARN_EVERY_S
+        self.configure(
+            figures,
+            client_keys,
+            max_hold_s=max_hold_s,
+            max_timeout_s=max_timeout_s,
+            forwarded_header=forwarded_header,
+        )
+
+    def configure(
+        self, figures: Figures, client_keys: ClientKeys, *, max_hold_s: float, max_timeout_s: float, forwarded_header: str
+    ) -> None:  # fmt: skip
+        """Take figures and limits, at start and whenever they change."""
+        self.figures = figures
+        self.client_keys = client_keys
+        self.max_hold_s = max_hold_s
+        self._max_timeout_ms = int(max_timeout_s * 1000)
+        self._by_forwarded = forwarded_header == "Forwarded"
 
     # 2 to 4: what can be told from the head.
 
@@ -89,7 +99,7 @@ class Pipeline:
         fields = head.fields
         named = fields.forwarded if self._by_forwarded else fields.forwarded_for
         if named:
-            asker = self.client_keys.resolve(UNIX if asker.key == UNIX else asker.address.decode(), named)
+            asker = self.client_keys.resolve(asker.peer, named)
             if asker.suspected_ingress:
                 self._warn_of_ingress(asker, now)
         added = asker.fields(asker.scheme(fields.forwarded_proto, b"http"))
@@ -311,12 +321,6 @@ class Pipeline:
         self.waits.turn(now)
         self.background.turn(now)
         self.workers.turn(now)
-
-    def use(self, figures: Figures, share: WorkerShare, now: float) -> None:
-        """Take the figures of the profile that the homeserver turned out to have."""
-        self.figures = figures
-        self.waits.reconfigure(figures, now)
-        self.workers.replace(share, now)
 
     def _warn_of_ingress(self, asker: Client, now: float) -> None:
         if now - self._warned_at >= _WARN_EVERY_S:

@@ -54,7 +54,7 @@ def run(file: Path) -> None:
     from proxy import app  # noqa: PLC0415
 
     try:
-        app.run(settings)
+        app.run(settings, file)
     except app.StartError as error:
         click.echo(f"fairgate: not started: {error}", err=True)
         sys.exit(1)

@@ -37,25 +37,32 @@ class Listener:
     ) -> None:  # fmt: skip
         self.loop = asyncio.get_running_loop()
         self.pipeline = pipeline
-        self.settings = settings
-        # Plain attributes for what is read with every request.
-        self.max_requests = settings.max_requests
-        self.max_age_s = settings.max_age_seconds
-        self.max_head_bytes = settings.max_head_bytes
-        self.max_fields = settings.max_fields
-        self.max_target_bytes = settings.max_target_bytes
         self.stopping = False
         self.accepted_total = 0
         self.left_total = 0
         self.connections = sweep
         self.hangups = HangupWatcher(self.loop)
         self._max_connections = max_connections
-        self._access = access
-        self.logs_all = access == "all"
         self._servers: list[asyncio.Server] = []
         self.addresses: list[str] = []
 
+        self.configure(settings, access=access)
         self.turn(clock.now())
+
+    def configure(self, settings: ConnectionSettings, *, access: str) -> None:
+        """Take settings, at start and whenever they change; who is connected is told apart by address anew."""
+        self.settings = settings
+        self._access = access
+        # Plain attributes for what is read with every request.
+        self.logs_all = access == "all"
+        self.max_requests = settings.max_requests
+        self.max_age_s = settings.max_age_seconds
+        self.max_head_bytes = settings.max_head_bytes
+        self.max_fields = settings.max_fields
+        self.max_target_bytes = settings.max_target_bytes
+        for connection in self.connections:
+            if connection.asker is not None:
+                connection.asker = self.pipeline.client_keys.resolve(connection.asker.peer)
 
     def turn(self, now: float) -> None:
         """Set the instants that all connections opened or parked until the next turn share: 24 bytes each otherwise."""

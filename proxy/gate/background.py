@@ -44,6 +44,12 @@ class BackgroundWork:
         self._match = BackgroundMatch(settings.match)
         self._settings = settings
 
+    def reconfigure(self, settings: BackgroundSettings) -> None:
+        """Take other settings; who has a place keeps it."""
+        self._settings = settings
+        self._match = BackgroundMatch(settings.match)
+        self.gate.configure(settings)
+
     def is_background(self, exchange: Exchange) -> bool:
         """Tell whether nobody waits for a request: it says so itself, or the operator names it."""
         fields = exchange.head.fields

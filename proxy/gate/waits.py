@@ -6,12 +6,14 @@ from typing import Final, cast
 from proxy.errors import Reason
 from proxy.gate.steps import Steps, jittered
 from proxy.identity.principal import Principal
+from proxy.matrix.endpoint import Lane
 from proxy.matrix.profiles import Figures
 from proxy.matrix.sync_request import sync_timeout_s
 from proxy.policies.sync_wait import SyncWait
 from proxy.policies.wait_values import RETRY_AFTER_S, WaitPermit, WaitVerdict
 from proxy.upstream.exchange import IN_LINE, Exchange
 
+_REQUESTS = Lane.REQUESTS
 _ADMIT, _PARK = WaitVerdict.ADMIT, WaitVerdict.PARK
 _REASONS: Final = {
     WaitVerdict.SYNC_DEVICE: Reason.SYNC_DEVICE,
@@ -37,7 +39,9 @@ class WaitGate:
         """Tell whether the wait may begin now; else it parks a moment for its device's place, or is refused."""
         principal = cast(Principal, exchange.principal)
         asked_s = sync_timeout_s(exchange.head.target)
-        timeout_s = self.max_timeout_s if asked_s is None else min(asked_s, self.max_timeout_s)
+        if asked_s is None:
+            asked_s = 0.0 if exchange.endpoint.lane is _REQUESTS else self.max_timeout_s
+        timeout_s = min(asked_s, self.max_timeout_s)
         exchange.given().wait = permit = WaitPermit(
             principal.flow,
             principal.device,

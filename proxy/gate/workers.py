@@ -8,7 +8,16 @@ from proxy.errors import Reason
 from proxy.gate.steps import Steps, jittered
 from proxy.identity.principal import CONFIRMED, Principal
 from proxy.matrix.endpoint import Lane, RouteClass
-from proxy.policies.worker_share import GRANTED, HELD, REFUSED, RUNNING, WAITING, Ticket, WorkerShare
+from proxy.policies.worker_share import (
+    GRANTED,
+    HELD,
+    REFUSED,
+    RUNNING,
+    WAITING,
+    PoolRule,
+    Ticket,
+    WorkerShare,
+)
 from proxy.upstream.exchange import IN_LINE, Exchange
 
 # Members of an enumeration are slow to look up on it, and these are looked up for every request.
@@ -103,6 +112,10 @@ class WorkerGate:
             self._refuse(ticket, Reason.LINE_TIMEOUT, now)
         if expired:
             self._grant(self.share.dispatch(now), now)
+
+    def reconfigure(self, rules: Sequence[PoolRule], now: float, *, address_share: float) -> None:
+        """Take other figures for the same lanes; workers given out stay counted."""
+        self._grant(self.share.reconfigure(rules, now, address_share=address_share), now)
 
     def replace(self, share: WorkerShare, now: float) -> None:
         """Take other lanes, as at start when the homeserver said what it is; who stands in line does so in the new one."""

@@ -84,6 +84,11 @@ class Client:
     def __repr__(self) -> str:
         return f"<Client {self.key}>"
 
+    @property
+    def peer(self) -> str:
+        """What `ClientKeys.resolve` takes for it."""
+        return UNIX if self.key == UNIX else self.address.decode("ascii")
+
     def fields(self, proto: bytes) -> bytes:
         """Give X-Forwarded-For and -Proto for the homeserver, each behind its CR LF; `proto` as `scheme` tells it."""
         fields = self._https if proto == b"https" else self._http

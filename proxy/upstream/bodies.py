@@ -19,6 +19,10 @@ class Bodies:
     def __init__(self, requests: BodyStores, answers: BodyStores, rates: BodyRatesSettings) -> None:
         self.requests = requests
         self.answers = answers
+        self.reconfigure(rates)
+
+    def reconfigure(self, rates: BodyRatesSettings) -> None:
+        """Take other speeds, for bodies that are on their way too."""
         self._confirmed = (rates.confirmed.bytes_per_second, rates.confirmed.grace_seconds)
         self._unconfirmed = (rates.unconfirmed.bytes_per_second, rates.unconfirmed.grace_seconds)
 

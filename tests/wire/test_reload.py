@@ -1,0 +1,145 @@
+"""Settings read again while requests are under way."""
+
+import asyncio
+
+import pytest
+import yaml
+from harness import OK, Answer, World, until
+
+from proxy.config.load import load
+
+GET = b"GET /_matrix/client/v3/rooms/!r:a/state HTTP/1.1\r\nHost: a\r\n\r\n"
+HELD = Answer(b"")
+
+
+@pytest.fixture
+def reloading(tmp_path, loop):
+    """Run a world whose settings stand in a file; `tell(world, write)` gets what writes and reads them again."""
+
+    def run(tell, **settings):
+        async def whole():
+            lines = []
+
+            async def connect():
+                lines.append(await World.connect(world))
+                return lines[-1]
+
+            path = tmp_path / "config.yaml"
+            world = World({"homeserver": {"profile": "generic"}, **settings})
+            await world.start()
+            world.connect = connect
+            world.application._path = path
+            try:
+
+                def write(changes=None, *, text=None):
+                    tree = world.application._settings.model_dump(mode="json")
+                    for key, value in (changes or {}).items():
+                        *above, last = key.split(".")
+                        section = tree
+                        for name in above:
+                            section = section[name]
+                        section[last] = value
+                    path.write_text(text if text is not None else yaml.safe_dump(tree))
+                    return world.application.reload()
+
+                async with asyncio.timeout(20):
+                    await tell(world, write)
+            finally:
+                for line in lines:
+                    line.transport.abort()
+                await world.calm()
+                await world.stop()
+            assert world.faults == []
+
+        loop.run_until_complete(whole())
+
+    return run
+
+
+def share(world):
+    return world.application.pipeline.workers.share.statistics(0.0)
+
+
+def lane(world, name):
+    return next(lane for lane in share(world).lanes if lane.name == name)
+
+
+def test_workers_given_out_before_a_reload_come_back_after_it(reloading):
+    async def tell(world, write):
+        world.homeserver.begin((HELD,))
+        line = await world.connect()
+        await line.send(GET)
+        await until(lambda: len(world.homeserver.script.requests) == 1)
+        reloaded = write({"lanes.requests.workers": 8})
+        assert (reloaded.changed, reloaded.needs_restart, reloaded.mistakes) == (
+            ("lanes.requests.workers",),
+            (),
+            (),
+        )
+        assert (lane(world, "requests").workers, lane(world, "requests").running) == (8, 1)
+        world.homeserver.lines[0].transport.write(OK)
+        await line.until_received(OK)
+        assert lane(world, "requests").running == 0
+
+    reloading(tell)
+
+
+def test_a_profile_with_other_lanes_takes_over_who_stands_in_line(reloading):
+    async def tell(world, write):
+        world.homeserver.begin((HELD,) * 5)
+        lines = [await world.connect() for _ in range(5)]
+        for line in lines:
+            await line.send(GET)
+        await until(lambda: lane(world, "requests").waiting == 4)  # one address has one of four
+        write({"homeserver.profile": "synapse", "lanes.requests.workers": "profile"})
+        await until(lambda: len(world.homeserver.script.requests) == 5)
+        assert lane(world, "requests").running == 4  # and one among the lanes of before
+        assert lane(world, "requests").waiting == 0
+        for connection in world.homeserver.lines:
+            connection.transport.write(OK)
+        for line in lines:
+            await line.until_received(OK)
+        assert lane(world, "requests").running == 0
+
+    reloading(tell, lanes={"requests": {"workers": 4}})
+
+
+def test_a_wrong_file_changes_nothing_and_says_what_is_wrong(reloading):
+    async def tell(world, write):
+        before = world.application._settings
+        reloaded = write(text="lanes: {requests: {worker: 3}}")
+        assert reloaded.mistakes == ("lanes.requests.worker: is not a known key (did you mean workers?)",)
+        assert world.application._settings is before
+        assert world.application.reloaded is reloaded
+
+    reloading(tell)
+
+
+def test_what_cannot_change_while_running_is_named(reloading):
+    async def tell(world, write):
+        reloaded = write({"homeserver.url": "http://127.0.0.1:1", "connections.head_seconds": 7})
+        assert reloaded.needs_restart == ("homeserver.url",)
+        assert world.application.listener.settings.head_seconds == 7
+
+    reloading(tell)
+
+
+def test_a_reload_to_report_lets_everybody_pass(reloading):
+    async def tell(world, write):
+        world.homeserver.begin((HELD, HELD))
+        first, second, third = [await world.connect() for _ in range(3)]
+        await first.send(GET)
+        await second.send(GET)
+        await until(lambda: lane(world, "requests").waiting == 1)
+        write({"mode": "report"})
+        await third.send(GET)
+        await until(lambda: lane(world, "requests").running == 2)
+        assert world.application.pipeline.workers.would_wait_total == 1
+
+    reloading(tell, lanes={"requests": {"workers": 4}})
+
+
+def test_the_file_of_a_reload_is_the_one_that_was_started_with(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("mode: report")
+    assert load(path, {}).mode == "report"
