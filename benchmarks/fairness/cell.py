@@ -113,10 +113,10 @@ class _Scene:
         return child
 
 
-def measure(row: Row, proxy: str, plan: Plan) -> Cell:
-    """Measure a cell; once more where one of its windows was disturbed."""
+def measure(row: Row, proxy: str, plan: Plan, *, may_repeat: bool) -> Cell:
+    """Measure a cell; once more where one of its windows was disturbed and there is time for it."""
     cell = _measured(row, proxy, plan)
-    if not disturbed(cell.base, cell.attacked):
+    if not may_repeat or not disturbed(cell.base, cell.attacked):
         return cell
     again = _measured(row, proxy, plan)
     return Cell(

@@ -61,7 +61,7 @@ def verdicts(cells: Sequence[Cell]) -> str:
 def remark(cell: Cell) -> str:
     """Tell where the machine was busy."""
     if disturbed(cell.base, cell.attacked):
-        return " (disturbed, twice: the machine was busy)"
+        return " (disturbed: the machine was busy)"
     return " (measured again: the first time was disturbed)" if cell.repeated else ""
 
 

@@ -1,8 +1,8 @@
 """What a row's figures say: pure.
 
 Success is served/sent of each kind of honest client; percentiles are of the served ones, by the nearest rank. A row is passed
-if every honest request was served, the p99 of the light ones stays within the row's limit, a crowd was refused nothing (and while
-there was no homeserver told nothing but that), and if the homeserver had no more at once than the promise allows and nothing of
+if every honest request was served, the p99 of the light ones stays within the row's limit, a crowd was refused nothing (told of
+no limit either while there was no homeserver), and if the homeserver had no more at once than the promise allows and nothing of
 an upload without a token. `disturbed` tells of windows that say nothing, for the machine was busy.
 """
 
