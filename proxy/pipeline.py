@@ -255,10 +255,13 @@ class Pipeline:
         exchange.stage = ENDED
         exchange.end_body()
         status = exchange.status
-        if exchange.access is not None and (
-            status == 401 or (exchange.endpoint.kills_token and 200 <= status < 300)
-        ):
-            self.identity.identities.drop(exchange.access.token)
+        access = exchange.access
+        if exchange.endpoint.kills_token and 200 <= status < 300:
+            access = access or _access_of(exchange.head)  # some of these are open to whoever has none
+        elif status != 401:
+            access = None
+        if access is not None and access.token:
+            self.identity.identities.drop(access.token)
         if status == 504 and exchange.endpoint.route is not _MEDIA:
             # Whoever gave up waiting for the homeserver, it may still be at work. Of media it says that there is none yet.
             self.workers.hold_until(exchange, now + self.max_hold_s, now)
