@@ -4,8 +4,11 @@ import asyncio
 import json
 import re
 import socket
+from urllib.parse import unquote
 
-from harness import PATIENCE_S, Answer, until
+from harness import PATIENCE_S, Answer, turn, until
+
+from proxy import clock
 
 GET = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
 SHORT_S = 0.15
@@ -78,16 +81,16 @@ async def connection_to(world, address):
     return found()[0]
 
 
-async def connect(world):
+async def connect(world, address="127.0.0.1"):
     """Give both sides of a new connection."""
-    line = await world.connect()
+    line = await world.connect(address)
     world.ends.callback(line.transport.abort)
     return line, await connection_to(world, line.transport.get_extra_info("sockname"))
 
 
-async def ask(world, request):
+async def ask(world, request, address="127.0.0.1"):
     """Send a request on a new connection; give the client's side."""
-    line = await world.connect()
+    line = await world.connect(address)
     world.ends.callback(line.transport.abort)
     await line.send(request)
     return line
@@ -95,6 +98,47 @@ async def ask(world, request):
 
 async def requests_arrived(world, number):
     await until(lambda: len(world.homeserver.script.requests) >= number)
+
+
+def whoami_of(accounts, *, unknown=401):
+    """Answer look-ups by token; `accounts` gives each its account, a status, or what to say of `user_id`."""
+
+    def answer(request):
+        token = re.search(rb"\r\nAuthorization: Bearer ([^\r]*)", request)[1]
+        asked = re.search(rb"[?&]user_id=([^& ]*)", request.partition(b"\r\n")[0])
+        account = accounts.get(token, unknown)
+        if callable(account):
+            account = account(None if asked is None else unquote(asked[1].decode()))
+        if isinstance(account, int):
+            return with_body(account, b'{"errcode":"M_UNKNOWN_TOKEN","error":"who?"}')
+        return with_body(200, json.dumps({"user_id": account, "device_id": "D"}).encode())
+
+    return answer
+
+
+def with_body(status, body):
+    return b"HTTP/1.1 %d Said\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body)
+
+
+def flows_of(world):
+    """Give who was ever counted under what."""
+    return {flow.flow for flow in world.share.statistics(clock.now()).top_flows}
+
+
+def answer_lookup(world, number, answer):
+    """Let the homeserver answer the look-up that came as the `number`th."""
+    lookup = world.homeserver.script.lookups[number]
+    world.homeserver.lines[lookup.connection].transport.write(answer)
+
+
+async def lookups_arrived(world, number):
+    await until(lambda: len(world.homeserver.script.lookups) >= number)
+
+
+async def some_turns(number=20):
+    """Let everything happen that would happen by now."""
+    for _ in range(number):
+        await turn()
 
 
 def answer_request(world, number, answer):

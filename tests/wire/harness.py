@@ -376,10 +376,10 @@ class World:
             await self.stop_application(at_once)
         await self.homeserver.stop()
 
-    async def connect(self) -> Line:
-        """Open a client's connection."""
+    async def connect(self, address: str = "127.0.0.1") -> Line:
+        """Open a client's connection, from any address of loopback: each is a client key of its own."""
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(Line, "127.0.0.1", self.port)
+        _, line = await loop.create_connection(Line, "127.0.0.1", self.port, local_addr=(address, 0))
         return line
 
     async def calm(self) -> None:
