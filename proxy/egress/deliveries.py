@@ -1,7 +1,7 @@
 """Deliveries to push gateways: who may begin one, and what its end teaches (behaviour.md §7.2, §7.3).
 
-The breaker, the places and the known hosts decide; this asks them, tells them, logs, and cuts the tunnels of a gateway that
-is refused from now on. A delivery is begun, gets a place, and ends once; its end gives back what it holds.
+The breaker, the places and the known hosts decide; this asks them, tells them, logs, and cuts what is under way to a gateway
+that is refused from now on. A delivery is begun, gets a place, and ends once; its end gives back what it holds.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ _REACHED, _FAILED = Lesson.REACHED, Lesson.FAILED
 
 
 class Cuttable(Protocol):
-    """A tunnel that can be cut."""
+    """A tunnel to a gateway, or a plain delivery under way, that can be cut."""
 
     def cut(self) -> None:
-        """End both sides now."""
+        """End it now; the homeserver is told in words where nothing was sent yet."""
 
 
 class RefusedError(Exception):
@@ -79,7 +79,7 @@ class Deliveries:
         self.places = DeliveryPlaces()
         self.ends_total: Counter[DeliveryEnd] = Counter()
         self._waiting: dict[Place, Delivery] = {}
-        self._tunnels: dict[str, set[Cuttable]] = {}
+        self._cuttable: dict[str, set[Cuttable]] = {}
         self._on_trial: OrderedDict[str, None] = OrderedDict()
 
     def configure(self, settings: EgressSettings) -> None:
@@ -202,22 +202,22 @@ class Deliveries:
                 probe=probe,
             )
             if not self.is_peer(delivery):
-                for tunnel in list(self._tunnels.get(delivery.key, ())):
-                    tunnel.cut()
+                for one in list(self._cuttable.get(delivery.key, ())):
+                    one.cut()
 
-    # Tunnels of gateways, and gateways whose answers are doubted.
+    # What may be cut, and gateways whose answers are doubted.
 
-    def add_tunnel(self, key: str, tunnel: Cuttable) -> None:
-        """Book a tunnel to a gateway."""
-        self._tunnels.setdefault(key, set()).add(tunnel)
+    def add(self, key: str, one: Cuttable) -> None:
+        """Book what is cut when the gateway is refused."""
+        self._cuttable.setdefault(key, set()).add(one)
 
-    def remove_tunnel(self, key: str, tunnel: Cuttable) -> None:
-        """Forget a tunnel."""
-        tunnels = self._tunnels.get(key)
-        if tunnels is not None:
-            tunnels.discard(tunnel)
-            if not tunnels:
-                del self._tunnels[key]
+    def remove(self, key: str, one: Cuttable) -> None:
+        """Forget it."""
+        those = self._cuttable.get(key)
+        if those is not None:
+            those.discard(one)
+            if not those:
+                del self._cuttable[key]
 
     def doubt(self, host: str, port: int) -> None:
         """The homeserver gave up a delivery that seemed answered: a stall, and answers are on trial from now on."""

@@ -79,6 +79,7 @@ class PlainExchange:
         origin.deadline_at = self.began_at + timeout_s if self.delivery else self._egress.clock() + _ANSWER_S
         if self.delivery is not None:
             self._notification = bytearray()
+            self._egress.deliveries.add(self.delivery.key, self)
         if self.request.head.fields.expects_continue and not kept:
             self.client.transport.write(_CONTINUE)
         origin.transport.write(self.request.wire)
@@ -249,6 +250,10 @@ class PlainExchange:
         """The answer's deadline has passed."""
         self._give_up(EgressReason.ORIGIN_TIMEOUT, DeliveryEnd.STALLED)
 
+    def cut(self) -> None:
+        """The gateway is refused from now on: do not wait for it here either."""
+        self._give_up(EgressReason.GATEWAY_REFUSED, DeliveryEnd.DECLINED)
+
     def homeserver_left(self) -> None:
         """Nobody waits for the answer any more."""
         age_s = self._egress.clock() - self.began_at
@@ -276,6 +281,7 @@ class PlainExchange:
     def _end(self, how: DeliveryEnd) -> None:
         delivery, self.delivery = self.delivery, None
         if delivery is not None:
+            self._egress.deliveries.remove(delivery.key, self)
             self._egress.deliveries.end(delivery, how)
 
 

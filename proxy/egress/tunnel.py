@@ -61,7 +61,7 @@ class Tunnel:
         self.delivery = delivery
         self.watch = watch
         self.address = address
-        self._egress.deliveries.add_tunnel(delivery.key, self)
+        self._egress.deliveries.add(delivery.key, self)
 
     def begin(self, kept: bytes) -> None:
         """Both sides stand: let bytes pass, those that came early first."""
@@ -210,7 +210,7 @@ class Tunnel:
         if self.delivery is not None:
             self._end_delivery(DeliveryEnd.ABANDONED)
         self.watch = None
-        self._egress.deliveries.remove_tunnel(self._egress.key_of(self.host, self.port), self)
+        self._egress.deliveries.remove(self._egress.key_of(self.host, self.port), self)
 
     # Deadlines.
 

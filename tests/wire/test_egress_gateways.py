@@ -184,6 +184,22 @@ def test_plain_requests_to_a_tls_port_close_nothing_for_tls_and_the_other_way_ro
     in_world(tell)
 
 
+def test_plain_deliveries_under_way_are_cut_with_words_when_their_gateway_is_refused():
+    async def tell(world):
+        host = await world.host(None)
+        for _ in range(2):
+            await stall_plain(world, host)
+        first, *others = [await world.client() for _ in range(4)]
+        for client in (first, *others):
+            client.send(delivery("push.test", host.port))
+        await until(lambda: len(host.requests) == 6)
+        world.skew += 30
+        first.reset()
+        assert [(await client.answer())[:2] for client in others] == [REFUSED] * 3
+
+    in_world(tell)
+
+
 # Tunnels.
 
 
@@ -579,7 +595,7 @@ def test_at_any_moment_a_homeserver_may_leave_and_nothing_is_left_behind(version
         await until(lambda: not host.open)
         statistics = world.egress.statistics()
         assert (statistics.deliveries_under_way, statistics.deliveries_waiting) == (0, 0)
-        assert world.egress.deliveries._tunnels == {}
+        assert world.egress.deliveries._cuttable == {}
         await world.deliver_tls(host)
 
     in_world(tell)
