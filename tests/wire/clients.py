@@ -170,6 +170,9 @@ class LateReader:
         if then_end:
             self._sock.shutdown(socket.SHUT_WR)
 
+    def close(self):
+        self._sock.close()
+
     async def read_some(self, size=1 << 18):
         """Give what is there, at least a byte; nothing at the connection's end."""
         async with asyncio.timeout(PATIENCE_S):
