@@ -1,16 +1,22 @@
-"""A client's connection: reads heads and bodies, writes answers, and keeps to the table in `http1.life_cycle`.
+"""A client's connection: reads heads and bodies, has them answered, and keeps to the table in `http1.life_cycle`.
 
 A parked connection is this object and its transport, nothing else: no parser, buffer, task or timer. One request is served
 at a time; what the client sends ahead is kept up to 16 KiB, then its socket is left alone and watched for a hang-up.
+How bytes come in and go out is `client_socket`'s.
 """
 
-import asyncio
-import socket
-import struct
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from proxy import clock
+from proxy.downstream.client_socket import (
+    BUFFER,
+    LOOK_S,
+    MAX_AHEAD_BYTES,
+    TUNNEL_IDLE_S,
+    ClientSocket,
+    large_buffer,
+    small_buffer,
+)
 from proxy.downstream.outbox import Outbox
 from proxy.errors import Reason, Refused
 from proxy.http1.chunked import BadChunkError
@@ -23,94 +29,47 @@ from proxy.upstream.exchange import Exchange
 from proxy.upstream.request_body import RequestBody
 
 if TYPE_CHECKING:
+    import asyncio
+
     from proxy.downstream.listener import Listener
 
 # Members of an enumeration are slow to look up on it, and these are looked up for every request.
 _FIRST_BYTE, _HEAD, _IN_SERVICE, _PARKED, _LINGER, _TUNNEL, _CLOSED = State
 _BYTES, _HEAD_COMPLETE, _ANSWERED = Event.BYTES, Event.HEAD_COMPLETE, Event.ANSWERED
-_MAX_AHEAD_BYTES: Final = 16_384  # kept of what a client sends ahead: §1.6
-#: All connections read into this; a read is used up before the next begins. Only a large body may fill all of it at once:
-#: elsewhere a read could hand over more than may be kept, before pausing takes effect.
-_BUFFER: Final = memoryview(bytearray(65_536))
-_SMALL_BUFFER: Final = _BUFFER[:_MAX_AHEAD_BYTES]
-_LINGER_S: Final = 2.0  # after a last answer, for the client to see it: §10.3
-_LINGER_BYTES: Final = 1_048_576
-_LOOK_S: Final = 1.0  # how often a slow body or a slow reader is looked at: §3.2
-_TUNNEL_IDLE_S: Final = 3600.0  # without a byte either way
+_DEADLINE = Event.DEADLINE
 _STOP_PARKED_S: Final = 0.25  # a request already on its way to a parked connection is still served
-_RESET: Final = struct.pack("ii", 1, 0)  # of SO_LINGER: closing resets, where it would end in order
 _HEAD_END: Final = b"\r\n\r\n"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-def _buffer(sizehint: int) -> memoryview:  # noqa: ARG001
-    return _BUFFER
+class ClientConnection(ClientSocket):
+    """See the module. `asker` is who the peer is by address; `served` counts its requests."""
 
+    __slots__ = ("_going_on", "asker", "opened_at", "served", "upstream_full")
 
-def _small_buffer(sizehint: int) -> memoryview:  # noqa: ARG001
-    return _SMALL_BUFFER
+    #: What the client speaks to us, as X-Forwarded-Proto names it.
+    scheme: ClassVar[bytes] = b"http"
 
-
-class ClientConnection(asyncio.BufferedProtocol):
-    """See the module.
-
-    `asker` is who the peer is by address; `kept` are bytes read and not yet used; `outbox` is there while the client does not
-    take its answer as fast as it comes; `dropped` counts what it sent after its last answer; `ended` says that it will send no
-    more.
-    """
-
-    __slots__ = (
-        "_listener",
-        "asker",
-        "client_full",
-        "deadline_at",
-        "dropped",
-        "ended",
-        "exchange",
-        "get_buffer",
-        "kept",
-        "opened_at",
-        "outbox",
-        "paused",
-        "served",
-        "state",
-        "sweep_slot",
-        "transport",
-        "upstream_full",
-    )
-
-    def __init__(self, listener: "Listener") -> None:
-        self._listener = listener
-        #: Shared functions, not methods: the transport keeps what it finds here, and a bound method each is 64 bytes.
-        self.get_buffer = _small_buffer  # type: ignore[method-assign]
-        self.transport: asyncio.Transport = cast(asyncio.Transport, None)
-        self.state = _FIRST_BYTE
-        self.exchange: Exchange | None = None
-        self.kept = b""
+    def __init__(self, listener: "Listener", state: State = _FIRST_BYTE) -> None:
+        super().__init__(listener, state)
         self.asker: Client | None = None
-        self.outbox: Outbox | None = None
-        self.deadline_at = NEVER
-        self.sweep_slot = -1
         self.opened_at = 0.0
         self.served = 0
-        self.dropped = 0
-        self.ended = False
-        self.paused = False
         self.upstream_full = False
-        self.client_full = False
+        self._going_on = False
 
     # From the event loop.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: "asyncio.BaseTransport") -> None:
         """Begin to wait for the first byte."""
-        self.transport = cast(asyncio.Transport, transport)
+        self.transport = cast("asyncio.Transport", transport)
         self.opened_at = self._listener.turn_at
         self.deadline_at = clock.now() + self._listener.settings.first_byte_seconds
         self._listener.opened(self)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read out of the shared buffer, and use it."""
-        data = _BUFFER[:nbytes].tobytes()
+        data = BUFFER[:nbytes].tobytes()
         state = self.state
         if state is _PARKED or state is _FIRST_BYTE:
             self._read_head(data)
@@ -119,33 +78,26 @@ class ClientConnection(asyncio.BufferedProtocol):
         elif state is _HEAD:
             self._read_head(self.kept + data, len(self.kept))
         elif state is _TUNNEL:
-            self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+            self.deadline_at = clock.now() + TUNNEL_IDLE_S
             if self.exchange is not None and self.exchange.upstream is not None:
                 self.exchange.upstream.write(data)
         elif state is _LINGER:
-            self.dropped += nbytes
-            if self.dropped > _LINGER_BYTES:
-                self._end(Event.DRAINED)
+            self.drop(nbytes)
 
     def eof_received(self) -> bool:
         """The client sends no more. It counts as having left, unless bytes it sent before are still to be used."""
         if self.state is _TUNNEL and self.exchange is not None and self.exchange.upstream is not None:
             self.exchange.upstream.write_eof()
-            self._ends()
+            self._go_on_without_reading()
             return True
         if self._has_unused_bytes():
-            self._ends()
+            self._go_on_without_reading()
             return True
         if self.state is _LINGER:
             self._end(Event.DRAINED)
         else:
             self._left()
         return False
-
-    def _ends(self) -> None:
-        """Go on without reading; only a reset tells now that the client is gone."""
-        self.ended = True
-        self._listener.hangups.watch(self, self._descriptor(), ended=True)
 
     def _has_unused_bytes(self) -> bool:
         """Whether what is kept may still be of use: the rest of a body, or a whole request."""
@@ -155,69 +107,12 @@ class ClientConnection(asyncio.BufferedProtocol):
             not self.exchange.body_complete or self.exchange.head.upgrade or _HEAD_END in self.kept
         )
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (how it was lost makes no difference)
         """Let everything go that is still held."""
         self._left()
         self._listener.closed(self)
 
-    def pause_writing(self) -> None:
-        """The client takes no more of its answer for now."""
-        self.client_full = True
-        if self.state is _TUNNEL:
-            if self.exchange is not None and self.exchange.upstream is not None:
-                self.exchange.upstream.set_client_full(True)
-            return
-        now = clock.now()
-        if self.outbox is None:
-            self.outbox = self._new_outbox(now)
-        self.outbox.floor.go_on(now)
-        self.deadline_at = now + _LOOK_S
-
-    def resume_writing(self) -> None:
-        """It does again."""
-        self.client_full = False
-        now = clock.now()
-        if self.state is _TUNNEL:
-            self.deadline_at = now + _TUNNEL_IDLE_S
-            if self.exchange is not None and self.exchange.upstream is not None:
-                self.exchange.upstream.set_client_full(False)
-        elif self.outbox is not None:
-            self.outbox.floor.pause(now)
-            self.outbox.pump()
-
-    # From the outbox.
-
-    def outbox_has_room(self) -> None:
-        """More of the answer may be kept."""
-        if self.exchange is not None and self.exchange.upstream is not None:
-            self.exchange.upstream.set_client_full(False)
-
-    def outbox_drained(self) -> None:
-        """The client has taken what was kept for it."""
-        outbox = cast(Outbox, self.outbox)
-        if self.state is _IN_SERVICE:
-            self.deadline_at = NEVER
-            if outbox.closes is None:
-                return  # the answer goes on
-        self.outbox = None
-        outbox.end()
-        now = clock.now()
-        if self.state is _IN_SERVICE:
-            self._finish(now, close=bool(outbox.closes))
-        elif self.state is _LINGER:
-            self.deadline_at = now + _LINGER_S
-        elif self.state is _PARKED:
-            self.deadline_at = self._listener.parked_until
-            self._go_on()
-
-    def outbox_lost(self) -> None:
-        """A part of the answer cannot be read again: the client must be able to tell."""
-        exchange, self.exchange = self.exchange, None
-        if exchange is not None:
-            exchange.left(clock.now())
-        self._reset()
-
-    # From the sweep, the watcher and the listener.
+    # From the sweep, the watcher, the outbox and the listener.
 
     def deadline_passed(self, now: float) -> None:
         """Act on a deadline as the table says."""
@@ -225,29 +120,16 @@ class ClientConnection(asyncio.BufferedProtocol):
         if state is _CLOSED:
             self.transport.abort()
         elif state is _HEAD:
-            self.state = next_state(state, Event.DEADLINE)
+            self.state = next_state(state, _DEADLINE)
             self.refuse(Reason.HEAD_TIMEOUT)
         elif state is _TUNNEL or state is _FIRST_BYTE:
-            self._end(Event.DEADLINE)
+            self._end(_DEADLINE)
         elif self.client_full or self.transport.get_write_buffer_size():
             self._look_at_reader(now)
         elif state is _IN_SERVICE:
             self._look_at_body(now)
         else:
-            self._end(Event.DEADLINE)
-
-    def _look_at_reader(self, now: float) -> None:
-        """End a client that takes its answer too slowly."""
-        if self.outbox is None:
-            self.outbox = self._new_outbox(now)
-        elif self.outbox.too_slow(now):
-            self._end(Event.DEADLINE)
-            return
-        self.deadline_at = now + _LOOK_S
-
-    def _new_outbox(self, now: float) -> Outbox:
-        principal = None if self.exchange is None else self.exchange.principal
-        return Outbox(self, self._listener.pipeline.bodies, principal, now)
+            self._end(_DEADLINE)
 
     def _look_at_body(self, now: float) -> None:
         """Refuse a body that comes too slowly; our own pauses do not count."""
@@ -255,7 +137,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if exchange is None or exchange.body is None or not exchange.body.left:
             self.deadline_at = NEVER
             return
-        self.deadline_at = now + _LOOK_S
+        self.deadline_at = now + LOOK_S
         if self._listener.pipeline.body_too_slow(exchange, now):
             exchange.left(now)
             if exchange.answer_began:
@@ -270,9 +152,26 @@ class ClientConnection(asyncio.BufferedProtocol):
             # All of the body may have arrived; its end is seen when it is read.
             if body.left == CHUNKED or body.left <= unread_bytes + len(self.kept):
                 return
-        elif not gone and (self.kept or unread_bytes) and len(self.kept) < _MAX_AHEAD_BYTES:
+        elif not gone and (self.kept or unread_bytes) and len(self.kept) < MAX_AHEAD_BYTES:
             return
         self._left()
+
+    def outbox_drained(self) -> None:
+        """The client has taken what was kept for it."""
+        now = clock.now()
+        if self.state is _IN_SERVICE:
+            closes = cast(Outbox, self.outbox).closes
+            if closes is None:
+                self.deadline_at = now + LOOK_S  # the answer goes on, and so may a body
+                return
+            self._finish(now, close=closes)
+            return
+        self._drop_outbox()
+        if self.state is _LINGER:
+            self._linger_on()
+        elif self.state is _PARKED:
+            self.deadline_at = self._parked_until()
+            self._go_on()
 
     def stop(self, now: float) -> None:
         """The process is stopping: this connection ends with what it is doing, a parked one at once."""
@@ -282,34 +181,25 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def stop_now(self) -> None:
         """The time for a graceful end is over."""
-        if self.state is _IN_SERVICE and self.exchange is not None and not self.exchange.answer_began:
-            self.exchange.left(clock.now())
+        exchange = self.exchange
+        if self.state is _IN_SERVICE and exchange is not None:
+            exchange.left(clock.now())
+            if exchange.answer_began:
+                self.cut()
+                return
             self.refuse(Reason.STOPPING)
         self._watch_no_longer()
         self.transport.close()
 
-    def stop_at_once(self) -> None:
-        """Nobody waits any longer for what is still to be taken."""
-        self._watch_no_longer()
-        self.transport.abort()
-
-    # ClientPort, for the exchange.
-
-    def write(self, data: bytes) -> None:
-        """Send to the client, or keep it while it takes no more."""
-        outbox = self.outbox
-        if outbox is None or (not self.client_full and outbox.is_empty):
-            self.transport.write(data)
-        elif not outbox.put(data) and self.exchange is not None and self.exchange.upstream is not None:
-            self.exchange.upstream.set_client_full(True)
+    # ClientPort, for the exchange; `write` is the socket's.
 
     def body_wanted(self) -> None:
         """Tell a client that waits for it to go on, and use what it sent already."""
         exchange = cast(Exchange, self.exchange)
         body = cast(RequestBody, exchange.body)
         body.wanted = True
-        if body.left > _MAX_AHEAD_BYTES:
-            self._read_into(_buffer)
+        if body.left > MAX_AHEAD_BYTES:
+            self._read_into(large_buffer)
         if exchange.head.fields.expects_continue and not self.kept:
             self.transport.write(_CONTINUE)
         if self.kept:
@@ -321,7 +211,8 @@ class ClientConnection(asyncio.BufferedProtocol):
                 return
             now = clock.now()
             body.floor = self._listener.pipeline.body_floor(exchange, now)
-            self.deadline_at = now + _LOOK_S
+            body.floor.set_paused(self.paused, now)
+            self.deadline_at = now + LOOK_S
         self._update_reading()
 
     def must_close(self) -> bool:
@@ -349,16 +240,20 @@ class ClientConnection(asyncio.BufferedProtocol):
         listener = self._listener
         if listener.logs_all:
             listener.answered(cast(Exchange, exchange))
+        self.upstream_full = False
+        if self.outbox is not None and not self.client_full:
+            self._drop_outbox()
         if close:
             self._linger()
             return
         self.state = next_state(self.state, _ANSWERED)
-        if self.get_buffer is _buffer:
-            self._read_into(_small_buffer)
-        self.upstream_full = False
-        self.deadline_at = now + _LOOK_S if self.client_full else listener.parked_until
+        self._read_into(small_buffer)
+        self.deadline_at = now + LOOK_S if self.client_full else self._parked_until()
         if self.kept or self.paused or self.client_full:
             self._go_on()
+
+    def _parked_until(self) -> float:
+        return self._listener.parked_until
 
     def refuse(self, reason: Reason, retry_after_s: float | None = None) -> None:
         """Answer by ourselves. The connection lives on where the request is wholly read and framing allows."""
@@ -378,41 +273,37 @@ class ClientConnection(asyncio.BufferedProtocol):
         if exchange.closes or self.outbox is not None:
             self._reset()
         else:
-            self._watch_no_longer()
-            self.transport.close()
             self.state = next_state(self.state, Event.LEFT)
-            self.deadline_at = clock.now() + _LINGER_S
-
-    def _reset(self) -> None:
-        self._watch_no_longer()
-        self._drop_outbox()
-        sock = self.transport.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.transport.abort()
-        self.state = next_state(self.state, Event.LEFT)
-        self.deadline_at = clock.now() + _LINGER_S
+            self._close()
 
     def tunnel_began(self) -> None:
         """Bytes pass both ways from here on; those the client sent ahead first."""
         self.state = next_state(self.state, Event.UPGRADED)
-        self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+        self.deadline_at = clock.now() + TUNNEL_IDLE_S
+        if self.outbox is not None and not self.outbox.is_empty:
+            self.outbox_lost()  # it did not even take what came before
+            return
+        self._drop_outbox()
         exchange = cast(Exchange, self.exchange)
         if self._listener.logs_all:
             self._listener.answered(exchange)
         data, self.kept = self.kept, b""
-        if data and exchange.upstream is not None:
-            exchange.upstream.write(data)
-        if self.ended and exchange.upstream is not None:
-            exchange.upstream.write_eof()
+        upstream = exchange.upstream
+        if upstream is not None:
+            upstream.set_client_full(self.client_full)
+            if data:
+                upstream.write(data)
+            if self.ended:
+                upstream.write_eof()
         self._update_reading()
 
     def tunnel_bytes(self, data: bytes) -> None:
         """Send bytes of a tunnel to the client; either side's bytes keep it alive."""
         if not self.client_full:
-            self.deadline_at = clock.now() + _TUNNEL_IDLE_S
+            self.deadline_at = clock.now() + TUNNEL_IDLE_S
         self.transport.write(data)
 
-    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001  (the port's signature)
         """Read no more than the homeserver's side can take."""
         self.upstream_full = full
         self._update_reading()
@@ -456,11 +347,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         if reason is not None:
             self.refuse(reason)
 
-    def _read_into(self, buffer: Callable[[int], memoryview]) -> None:
-        self.get_buffer = buffer  # type: ignore[method-assign, assignment]
-        if not self.transport.is_closing():
-            self.transport.set_protocol(self)  # which looks for `get_buffer` anew
-
     def _read_in_service(self, data: bytes) -> None:
         """Bytes while a request is served: its body, or what comes after it."""
         exchange = cast(Exchange, self.exchange)
@@ -480,87 +366,38 @@ class ClientConnection(asyncio.BufferedProtocol):
             self.kept += data
             self._update_reading()
         elif data and self.state is _PARKED:
-            self._read_head(data)  # the body's end was the answer's, too
+            self.kept = data  # the body's end was the answer's, too
+            self._go_on()
 
     def _go_on(self) -> None:
-        """Parked: serve what was sent ahead, but nothing for a client that has not taken its last answer."""
-        if self.kept and not self.client_full:
-            data, self.kept = self.kept, b""
-            self._read_head(data)
-            if self.ended and self.state is _HEAD:
-                self._end(Event.DRAINED)  # the end of what was sent ahead, and no whole request
-        if self.paused or self.client_full:
+        """Parked: serve what was sent ahead, but nothing for a client that has not taken its last answer.
+
+        A request may be answered before this returns, which asks for this again: such a call leaves it to the one that is
+        at work, or a hundred of them would be as many calls deep.
+        """
+        if self._going_on:
+            return
+        self._going_on = True
+        try:
+            while self.kept and not self.client_full and self.state is _PARKED:
+                data, self.kept = self.kept, b""
+                self._read_head(data)
+        finally:
+            self._going_on = False
+        if self.ended and self.state is _HEAD:
+            self._end(Event.DRAINED)  # the end of what was sent ahead, and no whole request
+        elif self.paused or self.client_full:
             self._update_reading()
 
     def _update_reading(self) -> None:
         """Read, unless nobody could take what is read."""
         exchange = self.exchange
-        if self.ended:
-            return  # there is nothing to read
         pause = self.upstream_full or (self.client_full and self.state is _PARKED)
         if exchange is not None and self.state is _IN_SERVICE:
-            pause = pause or len(self.kept) >= _MAX_AHEAD_BYTES
+            pause = pause or len(self.kept) >= MAX_AHEAD_BYTES
             waits_for_101 = exchange.head.upgrade and not exchange.answer_began
             pause = pause or (waits_for_101 and len(self.kept) > 0)
-        if pause == self.paused or self.transport.is_closing():
-            return
-        self.paused = pause
-        if exchange is not None and exchange.body is not None and exchange.body.floor is not None:
-            exchange.body.floor.set_paused(pause, clock.now())
-        if pause:
-            self.transport.pause_reading()
-            self._listener.hangups.watch(self, self._descriptor())
-        else:
-            self._listener.hangups.forget(self)
-            self.transport.resume_reading()
-
-    # Ending.
-
-    def _linger(self) -> None:
-        """Close so that the client sees the answer: half-close, drop what still comes, then close."""
-        self.state = next_state(self.state, Event.ANSWERED_LAST)
-        self.deadline_at = clock.now() + _LINGER_S
-        self.kept = b""
-        self.upstream_full = False
-        self._update_reading()
-        if self.ended:
-            self.transport.close()
-        elif not self.transport.is_closing() and self.transport.can_write_eof():
-            self.transport.write_eof()
-
-    def _left(self) -> None:
-        """The client is gone: nothing of its request goes on."""
-        exchange, self.exchange = self.exchange, None
-        if exchange is not None:
-            self._listener.left(exchange, in_tunnel=self.state is _TUNNEL)
-            exchange.left(clock.now())
-        self._end(Event.LEFT)
-
-    def _end(self, event: Event) -> None:
-        exchange, self.exchange = self.exchange, None
-        if exchange is not None:
-            exchange.left(clock.now())
-        self.state = next_state(self.state, event)
-        self.kept = b""
-        self._watch_no_longer()
-        self._drop_outbox()
-        if event is Event.DRAINED:
-            self.deadline_at = clock.now() + _LINGER_S
-            self.transport.close()
-        else:
-            self.transport.abort()
-
-    def _drop_outbox(self) -> None:
-        if self.outbox is not None:
-            self.outbox.end()
-            self.outbox = None
-
-    def _watch_no_longer(self) -> None:
-        """Before a paused connection closes: its descriptor may be another's a moment later."""
-        if self.paused or self.ended:
-            self.paused = False
-            self._listener.hangups.forget(self)
-
-    def _descriptor(self) -> int:
-        descriptor: int = self.transport.get_extra_info("socket").fileno()
-        return descriptor
+        if pause != self.paused:
+            if exchange is not None and exchange.body is not None and exchange.body.floor is not None:
+                exchange.body.floor.set_paused(pause, clock.now())
+            self._set_paused(pause)

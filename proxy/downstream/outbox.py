@@ -16,7 +16,7 @@ from proxy.spool.body_store import TAKEN, BodyStore
 from proxy.upstream.bodies import Bodies
 
 if TYPE_CHECKING:
-    from proxy.downstream.connection import ClientConnection
+    from proxy.downstream.client_socket import ClientSocket
 
 _UNIT_BYTES: Final = 65_536
 
@@ -30,7 +30,7 @@ class Outbox:
     __slots__ = ("_backlog_bytes", "_bodies", "_connection", "_principal", "_store", "closes", "floor")
 
     def __init__(
-        self, connection: "ClientConnection", bodies: Bodies, principal: Principal | None, now: float
+        self, connection: "ClientSocket", bodies: Bodies, principal: Principal | None, now: float
     ) -> None:
         self._connection = connection
         self._bodies = bodies
@@ -45,8 +45,13 @@ class Outbox:
         """Whether nothing waits here; the transport and the kernel may still have some."""
         return self._store is None or self._store.taken_bytes == self._store.total_bytes
 
-    def put(self, data: bytes) -> bool:
-        """Keep a part of the answer; tell whether more may come now."""
+    def write(self, data: bytes) -> bool:
+        """Send a part of the answer, or keep it behind what waits; tell whether more may come now."""
+        connection = self._connection
+        if not connection.client_full and self.is_empty:
+            self._backlog_bytes += len(data)
+            connection.transport.write(data)
+            return True
         store = self._store
         if store is None:
             store = self._store = self._bodies.answer_store(self._principal)
