@@ -59,8 +59,8 @@ class HomeserverConnection(asyncio.BufferedProtocol):
     """See the module."""
 
     __slots__ = (
-        "_dropped", "_egress", "_exchange", "_kept", "_paused", "_request", "_task", "deadline_at", "state", "sweep_slot",
-        "transport", "tunnel",
+        "_dropped", "_egress", "_exchange", "_full", "_kept", "_paused", "_request", "_task", "deadline_at", "state",
+        "sweep_slot", "transport", "tunnel",
     )  # fmt: skip
 
     def __init__(self, egress: "Egress") -> None:
@@ -75,6 +75,7 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._kept = b""
         self._paused = False
+        self._full = False
         self._dropped = 0
 
     # From the event loop.
@@ -100,6 +101,8 @@ class HomeserverConnection(asyncio.BufferedProtocol):
                 self.deadline_at = self._egress.clock() + _HEAD_S
             self._kept += data
             self._read_head()
+            if self._full and len(self._kept) >= _MAX_AHEAD_BYTES:
+                self._pause()
         elif self.state is _BUSY:
             exchange = self._exchange
             if exchange is not None and exchange.origin is not None and exchange.body_left:
@@ -128,12 +131,15 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         self._egress.closed(self)
 
     def pause_writing(self) -> None:
-        """The homeserver takes no more for now."""
+        """The homeserver takes no more for now: nothing more is read for it, and no further request is begun."""
+        self._full = True
         self._read_far(False)
 
     def resume_writing(self) -> None:
         """It does again."""
+        self._full = False
         self._read_far(True)
+        self._read_head()
 
     def _read_far(self, read: bool) -> None:  # noqa: FBT001  (what `pause_writing` and its opposite say)
         side: FarSide | OriginConnection | None = None
@@ -177,7 +183,7 @@ class HomeserverConnection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def _read_head(self) -> None:
-        if self.state is not _IN_HEAD or not self._kept:
+        if self.state is not _IN_HEAD or not self._kept or self._full:
             return
         start = 2 if self._kept.startswith(b"\r\n") else 0
         end = self._kept.find(b"\r\n\r\n", start) + 4

@@ -164,6 +164,7 @@ class Deliveries:
         lesson = lesson_of(how, peer=self.is_peer(delivery))
         address = delivery.address if how not in (DeliveryEnd.UNRESOLVED, DeliveryEnd.UNCONNECTED) else None
         if lesson is _REACHED:
+            self._on_trial.pop(delivery.key, None)
             change = self.breaker.reached(admission)
         elif lesson is _FAILED:
             change = self.breaker.failed(admission, self._clock())

@@ -10,10 +10,14 @@ the TLS records' kinds, lengths and times, and who ends the tunnel how. What cou
                      kept beyond the homeserver's timeout; a tunnel it ends at its timeout had stalled
     on trial         a gateway whose answers the homeserver did not take before (`Sign.DOUBTED`): all of them are unclear
 
+    HTTP/2 offered   requests share the tunnel, and frames that ask for nothing look like them: once anything came after the
+                     handshake the gateway counts as reached, and nothing more is told
+
 The version is told by who sends application data first: under TLS 1.3 the gateway, whose handshake is dressed as such.
 A record of the homeserver's that follows its last one within `_ONE_REQUEST_S` may be the rest of the same request: unclear.
 """
 
+import re
 from enum import IntEnum
 from typing import Final
 
@@ -24,6 +28,11 @@ _TICKETS_AT_MOST: Final = 4
 _TICKETS_DIFFER_BYTES: Final = 32
 _TICKETS_WITHIN_S: Final = 0.1  # beside two round trips
 _ONE_REQUEST_S: Final = 0.5
+_HELLO_BYTES: Final = 4096  # of what a homeserver sends first; a ClientHello is shorter
+#: In a ClientHello: the extension of application protocols, its lengths, and "h2" among them (RFC 7301 §3.1).
+_OFFERS_H2: Final = re.compile(
+    rb"\x00\x10\x00[^\xff]\x00[^\xff](?:[\x01-\x1f][!-~]{1,31}){0,8}?\x02h2", re.DOTALL
+)
 _TIMEOUT_EARLY_S: Final = 1.0  # the homeserver's clock began a little before ours
 TIMEOUT_LATE_S: Final = 5.0
 UNANSWERED_S: Final = (
@@ -59,8 +68,9 @@ class TunnelWatch:
     """One tunnel; `timeout_s` is how long the homeserver waits for an answer, counted from its CONNECT at `now`."""
 
     __slots__ = (
-        "_asked_at", "_clear", "_closing", "_finished_at", "_first", "_heard", "_in", "_last_out_at", "_on_trial", "_opened_at",
-        "_out", "_phase", "_requested", "_round_trip_s", "_sizes", "_timeout_s", "_tls13",
+        "_asked_at", "_clear", "_closing", "_finished_at", "_first", "_heard", "_hello", "_in", "_last_out_at",
+        "_multiplexed", "_on_trial", "_opened_at", "_out", "_phase", "_requested", "_round_trip_s", "_sizes", "_timeout_s",
+        "_tls13",
     )  # fmt: skip
 
     def __init__(self, now: float, timeout_s: float, *, on_trial: bool = False) -> None:
@@ -74,6 +84,8 @@ class TunnelWatch:
         self._heard = False  # the gateway sent something since the homeserver last did
         self._closing = False
         self._requested = False
+        self._hello = b""
+        self._multiplexed = False
         self._asked_at = now
         self._opened_at = self._last_out_at = self._finished_at = now
         self._round_trip_s: float | None = None
@@ -101,6 +113,8 @@ class TunnelWatch:
     def from_homeserver(self, data: bytes, now: float) -> Sign:
         """Take bytes of the homeserver's. REQUEST: the one before, if it was unclear, has been answered."""
         sign = _NOTHING
+        if self._phase is _HANDSHAKE and len(self._hello) < _HELLO_BYTES:
+            self._hello += data[:_HELLO_BYTES]
         for kind, length in self._out.feed(data):
             if kind == ALERT or (
                 kind == APPLICATION_DATA and self._tls13 and length == _ENCRYPTED_ALERT_BYTES
@@ -117,6 +131,8 @@ class TunnelWatch:
             if self._tls13:
                 return _NOTHING  # this was its Finished
             self._tls13 = False
+        if self._multiplexed:
+            return _NOTHING
         gap_s, self._last_out_at = now - self._last_out_at, now
         if not self._requested:
             self._requested = True
@@ -134,6 +150,8 @@ class TunnelWatch:
         """Take bytes of the gateway's."""
         if self._round_trip_s is None:
             self._round_trip_s = now - self._opened_at
+            self._multiplexed = _OFFERS_H2.search(self._hello) is not None
+            self._hello = b""
         sign = _NOTHING
         for kind, length in self._in.feed(data):
             if kind == APPLICATION_DATA:
@@ -145,7 +163,7 @@ class TunnelWatch:
             self._tls13 = True
         elif self._phase is _WAITING and not (self._tls13 and length == _ENCRYPTED_ALERT_BYTES):
             self._heard = True
-            if self._on_trial or self._may_be_ticket(length, now):
+            if not self._multiplexed and (self._on_trial or self._may_be_ticket(length, now)):
                 self._clear = False
             else:
                 self._phase = _IDLE
@@ -190,7 +208,9 @@ class TunnelWatch:
         if self._phase is _IDLE:
             return Sign.DOUBTED if reset and timed_out else Sign.OVER
         if self._phase is _HANDSHAKE and (self._closing or self._round_trip_s is not None):
-            return Sign.TLS_FAILED  # it did not like what the gateway showed; not every client says so in an alert
+            return (
+                Sign.TLS_FAILED
+            )  # it did not like what the gateway showed; not every client says so in an alert
         if self._clear:
             return Sign.STALLED if timed_out or age_s >= UNANSWERED_S else Sign.ABANDONED
         if self._on_trial and not (reset and timed_out):

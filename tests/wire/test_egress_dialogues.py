@@ -273,6 +273,26 @@ def test_a_host_that_does_not_read_pauses_the_homeserver(through):
     in_world(tell)
 
 
+@pytest.mark.slow
+def test_no_further_request_is_begun_for_a_homeserver_that_does_not_read():
+    size = 4 * 1024 * 1024
+
+    async def tell(world):
+        host = await world.host(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size + bytes(size))
+        client = await world.client()
+        client.writer.transport.pause_reading()
+        client.send(get("a.test", host.port) * 20)
+        await asyncio.sleep(0.1)
+        assert len(host.requests) <= 3
+        assert buffered(world) < 512 * 1024
+        client.writer.transport.resume_reading()
+        for _ in range(20):
+            await client.until(b"\r\n\r\n")
+            await client.reader.readexactly(size)
+
+    in_world(tell)
+
+
 def test_both_directions_of_a_tunnel_end_on_their_own():
     async def tell(world):
         async def serve(reader, writer):

@@ -5,10 +5,14 @@ import json
 import ssl
 
 import pytest
-from egress_support import CONTENT, OK, SERVER_ERROR, delivery, get, in_world, until
+from egress_support import CONTENT, OK, SERVER_ERROR, Client, delivery, get, in_world, until
+from prometheus_client import CollectorRegistry, generate_latest
 
 import proxy.egress.deliveries
+from proxy.egress.egress import Egress
+from proxy.egress.settings import EgressSettings
 from proxy.egress.state import FILE_NAME
+from proxy.egress.views import EgressCollector, egress_status
 
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 REFUSED = ("gateway_refused", 503)
@@ -562,6 +566,47 @@ def test_the_start_of_refusing_is_one_warning_with_its_outcome(capsys):
     assert "gateway refused" in warnings[0]
     assert "outcome=stalled" in warnings[0]
     assert sum("gateway reached again" in line for line in lines) == 1
+
+
+def test_status_names_gateways_and_metrics_do_not():
+    async def tell(world):
+        host = await world.host(None)
+        for _ in range(3):
+            await stall_plain(world, host)
+        statistics = world.egress.statistics()
+        shown = json.loads(json.dumps(egress_status(statistics)))["gateways"]
+        assert shown["failing_by_state"] == {"admitting": 0, "refusing": 1, "probing": 0}
+        (failing,) = shown["failing"]
+        assert 290 < failing.pop("next_probe_seconds") <= 300
+        assert failing == {
+            "gateway": f"http://push.test:{host.port}", "state": "refusing", "failures_in_a_row": 3
+        }  # fmt: skip
+
+        registry = CollectorRegistry()
+        registry.register(EgressCollector(world.egress.statistics))
+        text = generate_latest(registry).decode()
+        assert "push.test" not in text
+        assert 'fairgate_egress_deliveries_total{end="stalled"} 3.0' in text
+        assert 'fairgate_egress_gateways_failing{state="refusing"} 1.0' in text
+
+    in_world(tell)
+
+
+def test_it_listens_at_a_socket_file_too(tmp_path):
+    async def tell(world):
+        host = await world.host()
+        egress = Egress(
+            EgressSettings(listen=f"unix:{tmp_path}/out.sock", allow=("127.0.0.0/8",), clients=()),
+            asyncio.get_running_loop(), world.clock, lookup=world.lookup,
+        )  # fmt: skip
+        await egress.start()
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "out.sock")
+        client = Client(reader, writer)
+        assert (await world.deliver(host, client=client))[1] == 200
+        client.close()
+        await egress.stop()
+
+    in_world(tell)
 
 
 def test_stopping_lets_a_delivery_end_within_the_grace():

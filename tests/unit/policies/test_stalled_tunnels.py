@@ -17,12 +17,14 @@ RTT_S = 0.02
 class Story:
     """A homeserver and a gateway speaking real TLS under virtual time, with a watch between them."""
 
-    def __init__(self, version, *, tickets=2, on_trial=False):
+    def __init__(self, version, *, tickets=2, on_trial=False, protocols=()):
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.load_cert_chain(TLS / "leaf.pem", TLS / "leaf.key")
         server.num_tickets = tickets
         client = ssl.create_default_context(cafile=TLS / "ca.pem")
         client.minimum_version = client.maximum_version = version
+        if protocols:
+            client.set_alpn_protocols(protocols)
         self.to_gateway, self.from_gateway = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.homeserver = client.wrap_bio(self.from_gateway, self.to_gateway, server_hostname="a.push.test")
         self.in_gateway, self.out_gateway = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -270,3 +272,23 @@ def test_a_gateway_on_trial_has_answered_only_when_the_homeserver_is_content(ver
 
     story = Story(version, on_trial=True).handshake().ask().later(0.3).answer()
     assert story.watch.ended_by_homeserver(story.now, reset=False) is Sign.ANSWERED
+
+
+# HTTP/2.
+
+
+@pytest.mark.parametrize("protocols", [["h2"], ["h2", "http/1.1"], ["http/1.1", "h2"]])
+def test_where_http2_is_offered_the_first_bytes_are_an_answer_and_the_rest_tells_nothing(version, protocols):
+    story = Story(version, protocols=protocols).handshake().ask().later(0.3).answer()
+    assert story.told() == [Sign.ANSWERED]
+    story.later(5.0).ask().later(60.0)
+    assert story.told() == []
+    assert not story.watch.unanswered
+    assert story.watch.ended_by_homeserver(story.now, reset=False) is Sign.OVER
+
+
+def test_http11_alone_is_watched(version):
+    story = (
+        Story(version, protocols=["http/1.1", "x-h2"]).handshake().ask().later(0.3).answer().later(5.0).ask()
+    )
+    assert story.told() == [Sign.ANSWERED, Sign.REQUEST]
