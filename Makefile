@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench-cost bench-fairness clean
+.PHONY: help run test lint format bench-cost bench-fairness reference clean
 
 export HOMESERVER
 find_python = py=$$(tools/find-python)
@@ -30,6 +30,10 @@ bench-cost: ## CPU per proxied request against nginx, in the same run
 bench-fairness: ## honest clients under attack: no proxy, nginx, HAProxy and Fairgate (25 minutes)
 	@$(find_python) && $$py -m tools.parts
 	.venv/bin/python -m benchmarks.fairness
+
+reference: ## write docs/configuration.md and the chart's schema anew, from the settings
+	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'
+	.venv/bin/python -m tools.reference
 
 clean: ## remove everything made here: venvs, the demo homeserver, caches
 	rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -20,6 +20,9 @@ PACKAGES = {
     "slowhttptest": ("slowhttptest",),
     "node": ("nodejs",),
     "npm": ("npm",),
+    "buildah": ("buildah",),
+    "debootstrap": ("debootstrap",),
+    "systemd-analyze": ("systemd",),
 }
 
 

@@ -9,6 +9,9 @@ import pytest
 @pytest.fixture(scope="session")
 def built_image():
     """The image's configuration, once it is built."""
+    reason = image.why_not_here()
+    if reason is not None:
+        pytest.skip(reason)
     image.build()
     return image.inspect()
 
