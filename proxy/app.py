@@ -11,6 +11,7 @@ import uvloop
 
 import proxy
 from proxy import clock, parts
+from proxy.admin.picture import rule_statistics
 from proxy.admin.server import OperatorListeners
 from proxy.config.changes import changed_keys, keys_needing_restart
 from proxy.config.load import ConfigError, load
@@ -22,6 +23,7 @@ from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.request_head import forget_fields
 from proxy.http1.response_head import forget_heads
 from proxy.matrix.endpoint import RouteClass
+from proxy.mechanisms.recent_maximum import RecentMaximum
 from proxy.observability.logs import configure_logs
 from proxy.observability.snapshot import Snapshot
 from proxy.spool.settings import spool_directory
@@ -32,6 +34,7 @@ from proxy.upstream.profile_detection import detect_profile
 
 _TURNS_PER_ROUND = 4
 _TURN_S = 0.25  # a deadline is found within a round of a second
+_LAG_SPAN_S = 60.0  # of which the worst lag is told
 _LAST_CALL_S = 0.5  # after the drain deadline, for the last answers to be taken
 _WATCH_EVERY_S = 2.0
 _OTHER_DESCRIPTORS = 64  # listeners, probes, logs, libraries
@@ -90,6 +93,7 @@ class Application:
         self._turn: asyncio.TimerHandle | None = None
         self._turn_due = 0.0
         self._lag_s = 0.0
+        self._worst_lag = RecentMaximum(_LAG_SPAN_S, clock.now())
 
     async def start(self) -> None:
         """Listen everywhere.
@@ -191,7 +195,9 @@ class Application:
             open_descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
             descriptor_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             loop_lag_s=self._lag_s,
+            loop_lag_worst_s=self._worst_lag.value(clock.now()),
             pool=self.pool.statistics(),
+            rules=rule_statistics(self.pipeline, self.profile),
         )
 
     def _schedule_turn(self) -> None:
@@ -202,7 +208,9 @@ class Application:
     def _take_turn(self) -> None:
         """Look at a part of all deadlines; let go of what is kept for a moment only."""
         now = clock.now()
-        self._lag_s = max(0.0, now - self._turn_due)
+        self._lag_s = lag_s = max(0.0, now - self._turn_due)
+        self._worst_lag.latest = max(self._worst_lag.latest, lag_s)
+        self._worst_lag.value(now)  # turns the slots
         try:
             for client in self.listener.connections.passed(now):
                 client.deadline_passed(now)

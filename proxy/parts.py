@@ -18,7 +18,10 @@ from proxy.identity.client_key import ClientKeys
 from proxy.identity.identities import Identities
 from proxy.identity.networks import Networks
 from proxy.identity.principal import Exemptions
+from proxy.matrix.endpoint import RouteClass
 from proxy.matrix.profiles import GENERIC, Figures, figures
+from proxy.observability.recorder import Recorder
+from proxy.observability.settings import LogSettings
 from proxy.pipeline import Pipeline
 from proxy.policies.background_gate import BackgroundGate
 from proxy.policies.body_size import BodySizes
@@ -89,11 +92,16 @@ def pipeline(settings: Settings, profile: str | None, upstream: Pool, spool: Spo
         _bodies(settings, spool),
         found,
         client_keys(settings),
+        _recorder(settings.log),
         max_hold_s=settings.lanes.max_hold_seconds,
         max_timeout_s=settings.sync.max_timeout_seconds,
         forwarded_header=settings.clients.forwarded_header,
         homeserver_host=host,
     )
+
+
+def _recorder(settings: LogSettings) -> Recorder:
+    return Recorder(settings, [route.name.lower() for route in RouteClass], clock.now())
 
 
 def reconfigure(way: Pipeline, settings: Settings, profile: str | None) -> None:
@@ -112,6 +120,7 @@ def reconfigure(way: Pipeline, settings: Settings, profile: str | None) -> None:
         max_timeout_s=sync.max_timeout_seconds,
         forwarded_header=settings.clients.forwarded_header,
     )
+    way.recorder.configure(settings.log, now)
     way.bodies.reconfigure(settings.bodies.rate)
     gates.identity.identities.reconfigure(settings.identity, exemptions(settings))
     gates.tunnels.enforces = enforces(tunnels.mode)

@@ -32,6 +32,7 @@ from proxy.matrix.profiles import Figures
 from proxy.matrix.routes import find_endpoint
 from proxy.matrix.sync_request import lower_timeout
 from proxy.mechanisms.rate_floor import RateFloor
+from proxy.observability.recorder import Recorder
 from proxy.spool.body_store import BodyStore
 from proxy.upstream.bodies import Bodies
 from proxy.upstream.exchange import ENDED, IN_SERVICE, NOBODY, READING, ClientPort, Exchange
@@ -54,17 +55,18 @@ class Pipeline:
     """Takes requests from clients' connections to the homeserver; counts what passed and what was refused."""
 
     def __init__(  # noqa: PLR0913  (each is a part of its own)
-        self, pool: Pool, gates: Gates, bodies: Bodies, figures: Figures, client_keys: ClientKeys, *, max_hold_s: float,
-        max_timeout_s: float, forwarded_header: str, homeserver_host: bytes,
+        self, pool: Pool, gates: Gates, bodies: Bodies, figures: Figures, client_keys: ClientKeys, recorder: Recorder, *,
+        max_hold_s: float, max_timeout_s: float, forwarded_header: str, homeserver_host: bytes,
     ) -> None:  # fmt: skip
         self.pool = pool
         self.gates = gates
         self.identity, self.tunnels, self.waits, self.uploads, self.background, self.workers, self.pushers = (
             gates
         )
-        for gate in (self.identity, self.waits, self.background, self.workers, self.pushers):
+        for gate in gates:
             gate.steps = self
         self.bodies = bodies
+        self.recorder = recorder
         self.requests_total = [0] * len(RouteClass)
         self.refused_total = dict.fromkeys(Reason, 0)
         self._host_field = b"\r\nHost: %s" % homeserver_host
@@ -200,7 +202,11 @@ class Pipeline:
         if body.read_bytes > uploads.confirm_above_bytes and not body.judged:
             body.judged = True
             self._may_read(exchange, body.read_bytes, clock.now())
-        elif body.read_bytes > uploads.sizes.limit(is_upload=exchange.endpoint.is_upload):
+        elif (
+            body.read_bytes > uploads.sizes.limit(is_upload=exchange.endpoint.is_upload)
+            and not body.too_large
+        ):
+            body.too_large = True
             self._may_read(exchange, body.read_bytes, clock.now())
 
     def body_lost(self, exchange: Exchange) -> None:
@@ -253,6 +259,7 @@ class Pipeline:
     def ended(self, exchange: Exchange, now: float) -> None:
         """The homeserver is done with it."""
         exchange.stage = ENDED
+        self.recorder.ended(exchange, now)
         exchange.end_body()
         status = exchange.status
         access = exchange.access
@@ -301,6 +308,10 @@ class Pipeline:
         else:
             client.refuse(reason)
 
+    def reported(self, exchange: Exchange, reason: Reason) -> None:
+        """It would have been refused, were the rule enforced (§11.1)."""
+        self.recorder.reported(exchange, reason)
+
     def refuse(self, exchange: Exchange, reason: Reason, retry_after_s: float | None = None) -> None:
         """Answer a request that the homeserver never got; what it was given before comes back."""
         self._end(exchange, clock.now())
@@ -324,6 +335,7 @@ class Pipeline:
         self.waits.turn(now)
         self.background.turn(now)
         self.workers.turn(now)
+        self.recorder.turn(now)
 
     def _warn_of_ingress(self, asker: Client, now: float) -> None:
         if now - self._warned_at >= _WARN_EVERY_S:

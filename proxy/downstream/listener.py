@@ -3,7 +3,6 @@
 import asyncio
 import select
 import socket
-from typing import Any
 
 import structlog
 
@@ -16,7 +15,7 @@ from proxy.errors import Reason
 from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.life_cycle import State
 from proxy.identity.networks import UNIX
-from proxy.observability.logs import redact_target
+from proxy.observability.recorder import about
 from proxy.pipeline import Pipeline
 from proxy.upstream.exchange import Exchange
 
@@ -52,7 +51,6 @@ class Listener:
     def configure(self, settings: ConnectionSettings, *, access: str) -> None:
         """Take settings, at start and whenever they change; who is connected is told apart by address anew."""
         self.settings = settings
-        self._access = access
         # Plain attributes for what is read with every request.
         self.logs_all = access == "all"
         self.max_requests = settings.max_requests
@@ -154,37 +152,21 @@ class Listener:
     def answered(self, exchange: Exchange) -> None:
         """Log an exchange that ended with an answer, where all are logged (`logs_all`)."""
         if exchange.status:  # a refusal has its line already
-            self._log_request(exchange, _log.info, status=exchange.status)
+            _log.info("request", status=exchange.status, **about(exchange, clock.now()))
 
     def left(self, exchange: Exchange, *, in_tunnel: bool) -> None:
         """A client left before its answer was complete: everyday life, not an error."""
         if not in_tunnel:
             self.left_total += 1
-            self._log_request(exchange, _log.debug, left=True)
+            _log.debug("left", **about(exchange, clock.now()))
 
     def refusal(
         self, reason: Reason, exchange: Exchange | None, retry_after_s: float | None, *, close: bool
     ) -> bytes:
-        """Count and log a refusal; give its bytes."""
-        if self._access != "none":
-            if exchange is None:
-                _log.info("refused", reason=reason.value, status=reason.status)
-            else:
-                self._log_request(exchange, _log.info, reason=reason.value, status=reason.status)
+        """Have a refusal counted and told; give its bytes."""
+        self.pipeline.recorder.refused(exchange, reason, clock.now())
         head_only = exchange is not None and exchange.head.method == b"HEAD"
         return self.pipeline.refusal(reason, retry_after_s, close=close, head_only=head_only)
-
-    def _log_request(self, exchange: Exchange, log: Any, **about: object) -> None:
-        head = exchange.head
-        log(
-            "request",
-            method=head.method.decode("ascii"),
-            target=redact_target(head.target),
-            route=exchange.endpoint.label,
-            seconds=round(clock.now() - exchange.started_at, 4),
-            request_id=exchange.request_id.decode("ascii"),
-            **about,
-        )
 
     def states(self) -> dict[str, int]:
         """Count connections by state; O(connections), for those who look."""

@@ -79,7 +79,8 @@ class BackgroundWork:
             exempt=principal.exempt,
         )
         if not self.enforces:
-            self.gate.take(permit, now)
+            if self.gate.take(permit, now) is _REFUSE:
+                self.steps.reported(exchange, Reason.BACKGROUND_LINE)
             return True
         verdict = self.gate.ask(permit, now)
         if verdict is _ADMIT:

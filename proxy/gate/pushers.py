@@ -67,7 +67,9 @@ class PusherGate:
         if exchange.permits is None or exchange.permits.pusher is not permit:
             return  # its client left meanwhile
         verdict = self.cap.listed(permit, parse_pushers(body) if status == 200 else None)
-        if verdict is _REFUSE and self.enforces:
-            self.steps.refuse(exchange, Reason.PUSHERS_FULL)
-        else:
-            self.steps.may_register(exchange, now)
+        if verdict is _REFUSE:
+            if self.enforces:
+                self.steps.refuse(exchange, Reason.PUSHERS_FULL)
+                return
+            self.steps.reported(exchange, Reason.PUSHERS_FULL)
+        self.steps.may_register(exchange, now)

@@ -29,6 +29,9 @@ class Steps(Protocol):
     def may_register(self, exchange: Exchange, now: float) -> None:
         """The pusher may be registered."""
 
+    def reported(self, exchange: Exchange, reason: Reason) -> None:
+        """It would be refused, but the rule only reports."""
+
     def refuse(self, exchange: Exchange, reason: Reason, retry_after_s: float | None = None) -> None:
         """It gets an answer of ours; whatever it was given before comes back."""
 

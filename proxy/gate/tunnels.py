@@ -3,6 +3,7 @@
 from typing import cast
 
 from proxy.errors import Reason
+from proxy.gate.steps import Steps
 from proxy.identity.principal import Principal
 from proxy.policies.tunnels import TunnelPermit, Tunnels, TunnelVerdict
 from proxy.upstream.exchange import Exchange
@@ -13,6 +14,8 @@ _REASONS = {_ACCOUNT: Reason.TUNNELS_ACCOUNT, _ADDRESS: Reason.TUNNELS_ADDRESS}
 
 class TunnelGate:
     """All tunnels of one homeserver. `enforces` False: nothing is refused (§11.1)."""
+
+    steps: Steps
 
     def __init__(self, tunnels: Tunnels, *, enforces: bool) -> None:
         self.tunnels = tunnels
@@ -29,7 +32,10 @@ class TunnelGate:
         if verdict is _ADMIT:
             exchange.given().tunnel = permit
             return None
-        return _REASONS[verdict] if self.enforces else None
+        if self.enforces:
+            return _REASONS[verdict]
+        self.steps.reported(exchange, _REASONS[verdict])
+        return None
 
     def give_back(self, exchange: Exchange) -> None:
         """The tunnel is closed, or never was one."""

@@ -4,6 +4,7 @@ from typing import cast
 
 from proxy import clock
 from proxy.errors import Reason
+from proxy.gate.steps import Steps
 from proxy.identity.principal import Principal
 from proxy.matrix.media_config import TARGETS, UNKNOWN_PATH, NotAConfigError, parse_upload_size
 from proxy.policies.body_size import BodySizes
@@ -16,6 +17,8 @@ _READ, _MISSING_TOKEN, _RELAY, _UNAVAILABLE = BodyVerdict
 
 class UploadGate:
     """Knows how large bodies may be, and asks the homeserver about it. `enforces` False: nothing is refused (§11.1)."""
+
+    steps: Steps
 
     def __init__(
         self, sizes: BodySizes, questions: Questions, *, confirm_above_bytes: int, enforces: bool
@@ -31,8 +34,14 @@ class UploadGate:
         principal, endpoint = cast(Principal, exchange.principal), exchange.endpoint
         if endpoint.is_upload and principal.confirmed and self.sizes.must_ask(now):
             self._ask(exchange, 0, now)
-        if not self.enforces:
-            return None
+        refusal = self._refusal(exchange, size_bytes)
+        if refusal is None or self.enforces:
+            return refusal
+        self.steps.reported(exchange, refusal if isinstance(refusal, Reason) else Reason.MISSING_TOKEN)
+        return None
+
+    def _refusal(self, exchange: Exchange, size_bytes: int) -> Reason | bytes | None:
+        principal, endpoint = cast(Principal, exchange.principal), exchange.endpoint
         if size_bytes > self.sizes.limit(is_upload=endpoint.is_upload):
             return Reason.BODY_TOO_LARGE
         if size_bytes <= self.confirm_above_bytes:
@@ -43,7 +52,7 @@ class UploadGate:
         if verdict is _MISSING_TOKEN:
             return Reason.MISSING_TOKEN
         if verdict is _RELAY and principal.refusal is not None:
-            self.relayed_total += 1
+            self.relayed_total += self.enforces
             return principal.refusal.answer
         return Reason.IDENTITY_UNKNOWN
 

@@ -51,7 +51,9 @@ class WaitGate:
             exempt=principal.exempt,
         )
         if not self.enforces:
-            self.budgets.take(permit, now)
+            verdict = self.budgets.take(permit, now)
+            if verdict is not _ADMIT:
+                self.steps.reported(exchange, _REASONS[verdict])
             return True
         verdict = self.budgets.ask(permit, now)
         if verdict is _ADMIT:

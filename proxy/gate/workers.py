@@ -64,7 +64,7 @@ class WorkerGate:
         if verdict == GRANTED:
             return True
         if not self.enforces:
-            self._take_anyway(ticket, verdict, now)
+            self._take_anyway(exchange, ticket, verdict, now)
             return True
         if self.share.displaced is not None:
             self._refuse(self.share.displaced, Reason.LINE_FULL, now)
@@ -126,9 +126,10 @@ class WorkerGate:
             if self.take(exchange, now):
                 self.steps.has_worker(exchange, now)
 
-    def _take_anyway(self, ticket: Ticket, verdict: int, now: float) -> None:
+    def _take_anyway(self, exchange: Exchange, ticket: Ticket, verdict: int, now: float) -> None:
         if verdict == REFUSED:
             self.would_refuse_total += 1
+            self.steps.reported(exchange, Reason.LINE_FULL)
         else:
             self.would_wait_total += 1
         self.share.take(ticket, now)

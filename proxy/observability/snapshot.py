@@ -1,7 +1,22 @@
-"""One picture of the process, taken when somebody looks: status JSON and metrics are two views of it."""
+"""One picture of the process, taken when somebody looks: status JSON and metrics are two views of it.
+
+Parts below this one give their own statistics, those above are told here in plain figures. Nothing here names a person.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from proxy.identity.identities import IdentityStatistics
+from proxy.matrix.profiles import Figure
+from proxy.mechanisms.byte_budget import ByteBudgetStatistics
+from proxy.observability.durations import DurationStatistics
+from proxy.policies.body_size import BodySizeStatistics
+from proxy.policies.gate_values import GateStatistics
+from proxy.policies.pusher_cap import PusherStatistics
+from proxy.policies.tunnels import TunnelStatistics
+from proxy.policies.wait_values import WaitStatistics
+from proxy.policies.worker_statistics import ShareStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +36,71 @@ class PoolStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectionStatistics:
+    """Bodies of one direction that are kept now, and their spool."""
+
+    open: int
+    spooled_total: int
+    disk: ByteBudgetStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolFigures:
+    """Spool files and what was done with them."""
+
+    open_files: int
+    disk_bytes: int
+    operations_in_flight: int
+    written_bytes_total: int
+    read_bytes_total: int
+    failures_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class BodyStatistics:
+    """What is kept of bodies and answers; `memory` is shared by both.
+
+    `relayed_total`: the homeserver's refusals of tokens that were passed on before a body was read.
+    """
+
+    sizes: BodySizeStatistics
+    relayed_total: int
+    memory: ByteBudgetStatistics
+    requests: DirectionStatistics
+    answers: DirectionStatistics
+    spool: SpoolFigures
+
+
+@dataclass(frozen=True, slots=True)
+class RuleStatistics:
+    """Every rule of one homeserver. `homeserver` is its key (§6.8), `modes` by rule, `profile` None while it is not known.
+
+    `reported_total`: by reason, what would have been refused in report mode; `would_wait_total`: what would have stood in line.
+    `figures` are all that the profile and the settings say together, by key, with where each came from (§8).
+    """
+
+    homeserver: str
+    profile: str | None
+    figures: Mapping[str, Figure]
+    modes: Mapping[str, str]
+    reported_total: Mapping[str, int]
+    would_wait_total: int
+    durations: DurationStatistics
+    workers: ShareStatistics
+    waits: WaitStatistics
+    background: GateStatistics
+    identity: IdentityStatistics
+    bodies: BodyStatistics
+    tunnels: TunnelStatistics
+    pushers: PusherStatistics
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All figures are since start or of now; durations in seconds, sizes in bytes."""
+    """All figures are since start or of now; durations in seconds, sizes in bytes.
+
+    `loop_lag_worst_s` is of the last minute. `listener` and `egress` are figures of parts above, as they name them.
+    """
 
     version: str
     started_at: float
@@ -38,4 +116,8 @@ class Snapshot:
     open_descriptors: int
     descriptor_limit: int
     loop_lag_s: float
+    loop_lag_worst_s: float
     pool: PoolStatistics
+    rules: RuleStatistics
+    listener: Mapping[str, Any] | None = None
+    egress: Mapping[str, Any] | None = None

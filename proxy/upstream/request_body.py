@@ -21,7 +21,7 @@ class RequestBody:
     """See the module. `left` are the bytes still to come, CHUNKED while only its end tells; `read_bytes` came, decoded.
 
     `wanted`: the client may send it. `streams`: the homeserver's worker waits for it. `floor`: how fast it has to come.
-    `judged`: it was found to be large on its way.
+    `judged`: it was found to be large on its way, `too_large` beyond what may be.
     """
 
     __slots__ = (
@@ -35,6 +35,7 @@ class RequestBody:
         "left",
         "read_bytes",
         "streams",
+        "too_large",
         "wanted",
     )
 
@@ -46,6 +47,7 @@ class RequestBody:
         self._upstream_full = False
         self.floor: RateFloor | None = None
         self.judged = False
+        self.too_large = False
         self.left = length
         self.read_bytes = 0
         self.streams = False

@@ -3,28 +3,12 @@ import dataclasses
 import json
 import socket
 
+import picture_support
 import pytest
 
 from proxy.admin.server import OperatorListeners
-from proxy.observability.snapshot import PoolStatistics, Snapshot
 
-SNAPSHOT = Snapshot(
-    version="0.1.0",
-    started_at=1.0,
-    uptime_s=2.0,
-    stopping=False,
-    homeserver="unix:/run/h.sock",
-    connections={},
-    connections_limit=1,
-    accepted_total=0,
-    requests_total={},
-    refused_total={},
-    left_total=0,
-    open_descriptors=3,
-    descriptor_limit=4,
-    loop_lag_s=0.0,
-    pool=PoolStatistics(1, 0, 0, 0, 0, 0, 0, 0, 0, None),
-)
+SNAPSHOT = dataclasses.replace(picture_support.SNAPSHOT, open_descriptors=3)
 
 
 class World:

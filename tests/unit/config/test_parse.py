@@ -63,7 +63,7 @@ head_seconds: 4
 def test_an_unknown_key_like_no_other_is_answered_with_the_known_ones():
     path, line, message, nearest = the_mistake("log:\n  zzz: 1\n")
     assert (path, line, nearest) == ("log.zzz", 2, None)
-    assert message.endswith("known here: level, format, access")
+    assert message.endswith("known here: level, format, access, slow_seconds, top_every_seconds, trace")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,239 @@
+"""Sees each request end and each refusal: feeds the histograms and the books of who was refused, writes the lines of §11.4.
+
+- A refusal has its line always but where `log.access` is `none`; repeats of one flow and reason are counted instead and told
+  once a minute (`repeats.py`). A request that held a worker for `log.slow_seconds` has one; a long poll waits by its nature.
+- In report mode what would have been refused is told in the same way, as `would refuse`, and counted by its reason.
+- Every `log.top_every_seconds` one line names the flows with most worker-seconds since the last.
+
+What every request costs is `ended`: two appends and two comparisons.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
+
+import structlog
+
+from proxy import clock
+from proxy.errors import Reason
+from proxy.observability.durations import Durations
+from proxy.observability.heavy_hitters import HeavyHitters
+from proxy.observability.logs import redact_target
+from proxy.observability.repeats import Repeats, Told
+from proxy.observability.settings import LogSettings
+
+_NEVER: Final = float("inf")
+_SWITCHED: Final = 101
+#: Flows whose refusals are counted by name; of more, the ones with fewest give way.
+REFUSED_FLOWS: Final = 1024
+TOP_IN_LOG: Final = 10
+
+_log = structlog.get_logger("fairgate.access")
+_log_top = structlog.get_logger("fairgate.top")
+
+
+class Head(Protocol):
+    """What is read of a request's head."""
+
+    method: bytes
+    target: bytes
+
+
+class Route(Protocol):
+    """What is read of an endpoint."""
+
+    @property
+    def route(self) -> int:
+        """The route class's number."""
+
+    @property
+    def label(self) -> str:
+        """The route class's name."""
+
+    @property
+    def name(self) -> str:
+        """The endpoint's name."""
+
+
+class Claim(Protocol):
+    """What is read of a worker that was asked for."""
+
+    asked_at: float
+    started_at: float
+
+
+class Asking(Protocol):
+    """What is read of who asks."""
+
+    key: str
+    flow: str
+
+
+class Request(Protocol):
+    """What is read of a request; an `Exchange` is one."""
+
+    @property
+    def head(self) -> Head:
+        """Its head."""
+
+    @property
+    def endpoint(self) -> Route:
+        """Where it goes."""
+
+    @property
+    def ticket(self) -> Claim | None:
+        """The worker it has."""
+
+    @property
+    def asker(self) -> Any:
+        """Who its peer is."""
+
+    @property
+    def principal(self) -> Asking | None:
+        """Who asks."""
+
+    request_id: bytes
+    status: int
+    started_at: float
+    sent_at: float
+
+
+class Tracer(Protocol):
+    """Where decisions are recorded, for `fairgate replay`."""
+
+    def ended(self, request: Any, now: float) -> None:
+        """The homeserver is done with it."""
+
+    def refused(self, request: Any, reason: Reason, now: float) -> None:
+        """It got an answer of ours."""
+
+
+#: One flow and what it had: name, worker-seconds in all since it is known, and what it holds now.
+TopFlow = tuple[str, float, int, int]
+
+
+class Recorder:
+    """See the module. `tracer` None: nothing is recorded."""
+
+    def __init__(self, settings: LogSettings, classes: Sequence[str], now: float) -> None:
+        self.durations = Durations(classes)
+        self.refused_flows: HeavyHitters = HeavyHitters(REFUSED_FLOWS)
+        self.reported_total = dict.fromkeys(Reason, 0)
+        self.tracer: Tracer | None = None
+        #: Gives the flows that had most; set by who builds the parts.
+        self.top_flows: Callable[[float], Iterable[TopFlow]] = _nobody
+        self._waits_s, self._services_s = self.durations.waits_s, self.durations.services_s
+        self._repeats: Repeats = Repeats(now)
+        self._had_s: dict[str, float] = {}
+        self.configure(settings, now)
+
+    def configure(self, settings: LogSettings, now: float) -> None:
+        """Take other settings."""
+        self._tells = settings.access != "none"
+        self._tells_each = settings.access == "all"
+        self._slow_s = _NEVER if settings.slow_seconds is None else settings.slow_seconds
+        self._top_every_s = settings.top_every_seconds
+        self._top_at = _NEVER if self._top_every_s is None else now + self._top_every_s
+
+    def ended(self, request: Request, now: float) -> None:
+        """The homeserver is done with a request that was sent to it, whoever waits for the answer."""
+        route = request.endpoint.route
+        service_s = now - request.sent_at
+        ticket = request.ticket
+        if ticket is not None:
+            self._waits_s[route].append(ticket.started_at - ticket.asked_at)
+            if service_s >= self._slow_s:
+                self._slow(request, ticket, service_s, now)
+        elif request.status == _SWITCHED:
+            return  # a tunnel
+        self._services_s[route].append(service_s)
+        if self.tracer is not None:
+            self.tracer.ended(request, now)
+
+    def refused(self, request: Request | None, reason: Reason, now: float) -> None:
+        """A request got an answer of ours; None where its head was not even whole."""
+        flow = _flow_of(request)
+        if flow is not None:
+            self.refused_flows.add(flow)
+        if self._tells and (self._tells_each or self._repeats.may_tell((reason, flow))):
+            _log.info("refused", reason=reason.value, status=reason.status, **about(request, now))
+        if self.tracer is not None and request is not None:
+            self.tracer.refused(request, reason, now)
+
+    def reported(self, request: Request, reason: Reason) -> None:
+        """It would have been refused, were the rule enforced."""
+        self.reported_total[reason] += 1
+        now = clock.now()
+        if self._tells and (
+            self._tells_each or self._repeats.may_tell((reason, _flow_of(request), "report"))
+        ):
+            _log.info("would refuse", reason=reason.value, **about(request, now))
+
+    def turn(self, now: float) -> None:
+        """Settle what was appended; write the lines whose time has come."""
+        self.durations.settle()
+        for told in self._repeats.due(now):
+            self._tell_repeats(told)
+        if now >= self._top_at and self._top_every_s is not None:
+            self._top_at = now + self._top_every_s
+            self._tell_top(now)
+
+    def _slow(self, request: Request, ticket: Claim, service_s: float, now: float) -> None:
+        _log.info(
+            "slow",
+            status=request.status,
+            service_seconds=round(service_s, 3),
+            wait_seconds=round(ticket.started_at - ticket.asked_at, 3),
+            **about(request, now),
+        )
+
+    def _tell_repeats(self, told: Told) -> None:
+        if told.key is None:
+            _log.info("refused, repeated", times=told.times, of="others")
+            return
+        reason, flow, *report = told.key
+        event = "would refuse, repeated" if report else "refused, repeated"
+        _log.info(event, reason=reason.value, flow=flow, times=told.times)
+
+    def _tell_top(self, now: float) -> None:
+        before, self._had_s = self._had_s, {}
+        grown = []
+        for flow, had_s, holds, waiting in self.top_flows(now):
+            self._had_s[flow] = had_s
+            seconds = had_s - before.get(flow, 0.0)
+            grown.append((max(seconds, 0.0), flow, holds, waiting))
+        grown.sort(reverse=True)
+        top = [
+            {"flow": flow, "worker_seconds": round(seconds, 2), "holds": holds, "waiting": waiting}
+            for seconds, flow, holds, waiting in grown[:TOP_IN_LOG]
+            if seconds >= 0.005 or waiting
+        ]
+        if top:
+            _log_top.info("top flows", flows=top)
+
+
+def _nobody(now: float) -> Iterable[TopFlow]:  # noqa: ARG001 - the port's shape
+    return ()
+
+
+def _flow_of(request: Request | None) -> str | None:
+    if request is None:
+        return None
+    if request.principal is not None:
+        return request.principal.flow
+    key: str = request.asker.key
+    return key
+
+
+def about(request: Request | None, now: float) -> dict[str, object]:
+    """Give what every line about a request says; account and address are here and in `/v1/flows` only."""
+    if request is None:
+        return {}
+    return {
+        "method": request.head.method.decode("ascii"),
+        "target": redact_target(request.head.target),
+        "route": request.endpoint.label,
+        "flow": _flow_of(request),
+        "address": request.asker.key,
+        "seconds": round(now - request.started_at, 4),
+        "request_id": request.request_id.decode("ascii"),
+    }
