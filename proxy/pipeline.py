@@ -104,7 +104,7 @@ class Pipeline:
             asker = self.client_keys.resolve(asker.peer, named)
             if asker.suspected_ingress:
                 self._warn_of_ingress(asker, now)
-        added = asker.fields(asker.scheme(fields.forwarded_proto, b"http"))
+        added = asker.fields(asker.scheme(fields.forwarded_proto, b"http") if asker.trusted else b"http")
         request_id = fields.request_id
         if request_id is None:
             request_id = self._id_prefix + b"%x" % next(self._ids)
@@ -128,7 +128,7 @@ class Pipeline:
 
     def admit(self, exchange: Exchange, now: float) -> None:
         """Take a request as far as it may go at once."""
-        principal: Principal | None
+        principal: Principal | None = None
         if exchange.endpoint.takes_token:
             access = _access_of(exchange.head)
             if access.token:
@@ -136,29 +136,25 @@ class Pipeline:
                 principal = self.identity.identify(exchange, access, now)
                 if principal is None:
                     return
-            else:
-                principal = anonymous(exchange.asker)
-        else:
-            principal = anonymous(exchange.asker)
-        self.identified(exchange, principal, now)
+        self.identified(exchange, anonymous(exchange.asker) if principal is None else principal, now)
 
     def identified(self, exchange: Exchange, principal: Principal, now: float) -> None:
         """Refuse what is too much at once."""
         exchange.principal = principal
-        endpoint = exchange.endpoint
         if exchange.head.upgrade:
             reason = self.tunnels.take(exchange)
             if reason is not None:
                 self.refuse(exchange, reason)
                 return
-        if endpoint.poll is _NO_POLL or self.waits.take(exchange, now):
+        if exchange.endpoint.poll is _NO_POLL or self.waits.take(exchange, now):
             self.may_wait(exchange, now)
 
     def may_wait(self, exchange: Exchange, now: float) -> None:
         """Read the body, if there is one and it may be read."""
         body = exchange.body
         if body is None:
-            self._complete(exchange, now)
+            if not self.background.is_background(exchange) or self.background.take(exchange, now):
+                self.may_work(exchange, now)
             return
         if body.left > 0 and not self._may_read(exchange, body.left, now):
             return
@@ -216,16 +212,17 @@ class Pipeline:
     def body_read(self, exchange: Exchange) -> None:
         """Go on with a request whose body is there, or can be kept no longer."""
         if exchange.stage == READING:
-            self._complete(exchange, clock.now())
-
-    def _complete(self, exchange: Exchange, now: float) -> None:
-        if not self.background.is_background(exchange) or self.background.take(exchange, now):
-            self.may_work(exchange, now)
+            now = clock.now()
+            if not self.background.is_background(exchange) or self.background.take(exchange, now):
+                self.may_work(exchange, now)
 
     def may_work(self, exchange: Exchange, now: float) -> None:
         """Take a worker, or a place in line."""
         if self.workers.take(exchange, now):
-            self.has_worker(exchange, now)
+            if exchange.endpoint.sets_pusher:
+                self.has_worker(exchange, now)
+            else:
+                self.may_register(exchange, now)
 
     # 7 to 9: the homeserver, and the end.
 
@@ -260,7 +257,20 @@ class Pipeline:
         """The homeserver is done with it."""
         exchange.stage = ENDED
         self.recorder.ended(exchange, now)
-        exchange.end_body()
+        if exchange.body is not None:
+            exchange.body.end()
+        if (
+            exchange.status >= 400
+            or exchange.permits is not None
+            or exchange.failure is not None
+            or exchange.endpoint.kills_token
+        ):
+            self._ended_with_more(exchange, now)
+        else:
+            self.workers.give_back(exchange, now)
+
+    def _ended_with_more(self, exchange: Exchange, now: float) -> None:
+        """Give back what few requests are given, and learn from how it ended."""
         status = exchange.status
         access = exchange.access
         if exchange.endpoint.kills_token and 200 <= status < 300:
@@ -272,14 +282,11 @@ class Pipeline:
         if status == 504 and exchange.endpoint.route is not _MEDIA:
             # Whoever gave up waiting for the homeserver, it may still be at work. Of media it says that there is none yet.
             self.workers.hold_until(exchange, now + self.max_hold_s, now)
-        if exchange.permits is not None:
-            self.pushers.give_back(exchange, now)
+        self.pushers.give_back(exchange, now)
         self.workers.give_back(exchange, now)
-        if exchange.permits is not None or status >= 429 or exchange.failure is not None:
-            self.background.ended(exchange, now, abandoned=exchange.client is NOBODY)
-        if exchange.permits is not None:
-            self.waits.give_back(exchange, now)
-            self.tunnels.give_back(exchange)
+        self.background.ended(exchange, now, abandoned=exchange.client is NOBODY)
+        self.waits.give_back(exchange, now)
+        self.tunnels.give_back(exchange)
 
     def withdraw(self, exchange: Exchange) -> None:
         """Its client left before the homeserver got it."""
@@ -320,13 +327,11 @@ class Pipeline:
     def _end(self, exchange: Exchange, now: float) -> None:
         exchange.stage = ENDED
         exchange.end_body()
-        if exchange.permits is not None:
-            self.pushers.give_back(exchange, now)
+        self.pushers.give_back(exchange, now)
         self.workers.give_back(exchange, now)
-        if exchange.permits is not None:
-            self.background.withdraw(exchange, now)
-            self.waits.give_back(exchange, now)
-            self.tunnels.give_back(exchange)
+        self.background.withdraw(exchange, now)
+        self.waits.give_back(exchange, now)
+        self.tunnels.give_back(exchange)
         self.identity.withdraw(exchange)
 
     def turn(self, now: float) -> None:

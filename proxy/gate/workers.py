@@ -40,7 +40,8 @@ class WorkerGate:
 
     def take(self, exchange: Exchange, now: float) -> bool:
         """Tell whether the request may run now; else it stands in line, or is refused."""
-        endpoint, principal = exchange.endpoint, cast(Principal, exchange.principal)
+        endpoint = exchange.endpoint
+        principal: Principal = exchange.principal  # type: ignore[assignment]  # known by now, and a cast costs
         lane = endpoint.lane
         if lane is _NONE:
             return True  # a long poll that only waits holds no worker
