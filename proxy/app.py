@@ -23,6 +23,7 @@ from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.request_head import forget_fields
 from proxy.http1.response_head import forget_heads
 from proxy.matrix.endpoint import RouteClass
+from proxy.matrix.routes import forget_paths
 from proxy.mechanisms.recent_maximum import RecentMaximum
 from proxy.observability.logs import configure_logs
 from proxy.observability.snapshot import Snapshot
@@ -225,6 +226,7 @@ class Application:
                     self.reload()
             forget_fields()
             forget_heads()
+            forget_paths()
         finally:
             self._schedule_turn()
 
