@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from e2e_support import running_fairgate
+from watched import Watched
 
 from tools.console import RUN
 from tools.processes import free_port
@@ -32,6 +33,13 @@ def synapse():
     with Synapse(RUN / "test", free_port()) as running:
         accounts = running.accounts(["alice", "bob"])
         yield Homeserver(running.url, **accounts)
+
+
+@pytest.fixture(scope="session")
+def watched():
+    """A second Synapse, for what looks into it or stops it."""
+    with Watched() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -57,10 +57,20 @@ class Fairgate:
         status = Path(f"/proc/{self.child.pid}/status").read_text()
         return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024
 
+    def status(self):
+        """What `/v1/status` says."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/v1/status", timeout=5) as answer:
+            return json.load(answer)
+
     def connections(self):
         """How many clients are connected."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin_port}/v1/status", timeout=5) as answer:
-            return sum(json.load(answer)["connections"]["by_state"].values())
+        return sum(self.status()["connections"]["by_state"].values())
+
+    def lines(self, event):
+        """The log lines of one kind so far."""
+        told = (self.folder / "stderr").read_text().splitlines()
+        found = (json.loads(line) for line in told if f'"{event}"' in line and line.startswith("{"))
+        return [line for line in found if line.get("event") == event]
 
     def ready(self):
         assert self.child.poll() is None, (
