@@ -16,7 +16,7 @@ from proxy.egress.exchange import PlainExchange
 from proxy.egress.origin import OriginConnection
 from proxy.egress.reasons import EgressReason, Told, told_bytes
 from proxy.egress.request import MAX_HEAD_BYTES, ProxyRequest, parse_proxy_request
-from proxy.egress.tunnel import FarSide, Tunnel
+from proxy.egress.tunnel import Tunnel
 from proxy.errors import Reason, Refused
 from proxy.http1.deadlines import NEVER
 from proxy.policies.push_egress import DeliveryEnd, is_delivery
@@ -142,17 +142,10 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         self._read_head()
 
     def _read_far(self, read: bool) -> None:  # noqa: FBT001  (what `pause_writing` and its opposite say)
-        side: FarSide | OriginConnection | None = None
         if self.tunnel is not None:
-            side = self.tunnel.far
-        elif self._exchange is not None:
-            side = self._exchange.origin
-        if side is None or side.transport.is_closing():
-            return
-        if read:
-            side.transport.resume_reading()
-        else:
-            side.transport.pause_reading()
+            self.tunnel.far.read(read)
+        elif self._exchange is not None and self._exchange.origin is not None:
+            self._exchange.origin.read(read)
 
     def deadline_passed(self, now: float) -> None:
         """Act on the deadline of the present state."""

@@ -22,6 +22,7 @@ class OriginConnection(asyncio.BufferedProtocol):
         "address",
         "deadline_at",
         "exchange",
+        "paused",
         "place",
         "sweep_slot",
         "transport",
@@ -37,11 +38,21 @@ class OriginConnection(asyncio.BufferedProtocol):
         self.deadline_at = NEVER
         self.sweep_slot = -1
         self.used_before = False
+        self.paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         self.transport = cast("asyncio.Transport", transport)
         self._kept.sweep.add(self)
+
+    def read(self, read: bool) -> None:  # noqa: FBT001  (what flow control says)
+        """Read the answer, or leave it to the host for now."""
+        if read == self.paused and not self.transport.is_closing():
+            self.paused = not read
+            if read:
+                self.transport.resume_reading()
+            else:
+                self.transport.pause_reading()
 
     @staticmethod
     def get_buffer(sizehint: int) -> memoryview:  # noqa: ARG004  (of the base)
@@ -119,6 +130,7 @@ class KeptOrigins:
             origin.transport.abort()
             return
         idle.append(origin)
+        origin.read(True)  # its end must be seen, and the next exchange's answer
         self.number += 1
         origin.used_before = True
         origin.deadline_at = now + _KEPT_S

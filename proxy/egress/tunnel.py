@@ -258,6 +258,15 @@ class FarSide(asyncio.BufferedProtocol):
         """Keep the transport."""
         self.transport = cast("asyncio.Transport", transport)
 
+    def read(self, read: bool) -> None:  # noqa: FBT001  (what flow control says)
+        """Read, or leave it to the host for now."""
+        if self.transport.is_closing():
+            return
+        if read:
+            self.transport.resume_reading()
+        else:
+            self.transport.pause_reading()
+
     @staticmethod
     def get_buffer(sizehint: int) -> memoryview:  # noqa: ARG004  (of the base)
         """Read into the buffer that all share."""

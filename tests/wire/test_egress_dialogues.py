@@ -216,6 +216,48 @@ def buffered(world):
 
 
 @pytest.mark.slow
+def test_small_answers_that_are_not_read_do_not_pile_up():
+    async def tell(world):
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: 30000\r\n\r\n" + bytes(30_000)
+        host = await world.host(answer)
+        client = await world.client()
+        client.writer.transport.pause_reading()
+        client.send(get("a.test", host.port) * 500)
+        await asyncio.sleep(0.2)
+        assert len(host.requests) < 400
+        assert buffered(world) < 512 * 1024
+        client.writer.transport.resume_reading()
+        async with asyncio.timeout(10):
+            assert await client.reader.readexactly(500 * len(answer)) == answer * 500
+
+    in_world(tell)
+
+
+def test_an_answer_before_the_whole_request_is_the_last_of_both_connections():
+    async def tell(world):
+        async def serve(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(OK)
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        client = await world.client()
+        place = server.sockets[0].getsockname()[1]
+        client.send(
+            b"POST http://a.test:%d/ HTTP/1.1\r\nHost: a.test:%d\r\nContent-Length: 9\r\n\r\nhalf"
+            % (place, place)
+        )
+        answer = await client.until(CONTENT)
+        assert b"\r\nConnection: close\r\n" in answer
+        assert await client.ended() == b""
+        assert world.egress.kept.number == 0
+        server.close()
+
+    in_world(tell)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("through", ["plain", "tunnel"])
 def test_a_homeserver_that_does_not_read_pauses_the_host(through):
     size = 32 * 1024 * 1024

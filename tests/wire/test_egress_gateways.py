@@ -420,6 +420,39 @@ def test_for_a_federation_partner_failures_to_connect_count_and_tunnels_live_on(
     in_world(tell)
 
 
+def test_a_gateway_that_turns_out_to_be_a_federation_partner_keeps_its_tunnels(version):
+    async def tell(world):
+        host = await world.host(version=version)
+        world.egress.learn("a.push.test", host.port)
+        tunnel = await world.deliver_tls(host)
+        world.egress.federation_peer("a.push.test")
+        host.server.close()
+        for _ in range(3):
+            assert await world.connect("a.push.test", host.port) == (None, "host_unreachable")
+        assert world.failing == {world.key(host): ("refusing", 3)}
+        await asyncio.sleep(0.02)
+        assert not tunnel.reader.at_eof()
+
+    in_world(tell)
+
+
+def test_bytes_that_are_no_tls_hold_no_place():
+    async def tell(world):
+        host = await world.host()
+        world.egress.learn("a.push.test", host.port)
+        client, _ = await world.connect("a.push.test", host.port)
+        assert world.egress.statistics().deliveries_under_way == 1
+        client.send(b"GET / HTTP/1.1\r\n\r\n")
+        await client.until(CONTENT)
+        assert world.egress.statistics().deliveries_under_way == 0
+        await world.later(66)
+        client.send(b"GET / HTTP/1.1\r\n\r\n")
+        await client.until(CONTENT)
+        assert world.failing == {}
+
+    in_world(tell)
+
+
 # Places.
 
 
@@ -501,8 +534,14 @@ def test_a_request_in_a_kept_tunnel_that_waits_too_long_loses_the_tunnel(version
         world.skew += 5
         world.egress.deliveries.places.note(world.key(host), None, answered=False)
         held = [(await world.connect("a.push.test", host.port))[0] for _ in range(8)]
-        tunnel.send(b"POST / HTTP/1.1\r\n\r\n")
+        for _ in range(100):
+            tunnel.send(bytes(100_000))
         await until(lambda: world.egress.statistics().deliveries_waiting == 1)
+        await asyncio.sleep(0.05)
+        (kept,) = [
+            len(one.tunnel._held) for one in world.egress.connections if one.tunnel and one.tunnel._held
+        ]
+        assert kept <= 65_536
         await world.later(31)
         assert await tunnel.ended() == b""
         assert world.egress.statistics().deliveries_waiting == 0

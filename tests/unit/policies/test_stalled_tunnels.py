@@ -198,6 +198,13 @@ def test_tickets_that_come_while_the_request_is_sent_are_still_tickets():
     assert story.watch.ended_by_homeserver(story.now, reset=True) is Sign.STALLED
 
 
+def test_a_homeserver_that_is_slow_to_send_its_first_request_has_not_had_an_answer_yet():
+    story = Story(V13).handshake().later(3.0).ask()
+    assert story.told() == []
+    story.now = 160.0
+    assert story.watch.ended_by_homeserver(story.now, reset=True) is Sign.STALLED
+
+
 @pytest.mark.parametrize("tickets", [0, 1, 2, 4])
 def test_an_answer_is_one_however_many_tickets_come_before_it(tickets):
     story = Story(V13, tickets=tickets).handshake().ask().later(0.5).answer()
