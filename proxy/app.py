@@ -23,10 +23,12 @@ from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.request_head import forget_fields
 from proxy.http1.response_head import forget_heads
 from proxy.matrix.endpoint import RouteClass
+from proxy.matrix.profiles import Figures
 from proxy.matrix.routes import forget_paths
 from proxy.mechanisms.recent_maximum import RecentMaximum
 from proxy.observability.logs import configure_logs
 from proxy.observability.snapshot import Snapshot
+from proxy.policies.descriptors import Fit
 from proxy.spool.settings import spool_directory
 from proxy.spool.spool import Spool
 from proxy.upstream.connection import UpstreamConnection
@@ -38,7 +40,6 @@ _TURN_S = 0.25  # a deadline is found within a round of a second
 _LAG_SPAN_S = 60.0  # of which the worst lag is told
 _LAST_CALL_S = 0.5  # after the drain deadline, for the last answers to be taken
 _WATCH_EVERY_S = 2.0
-_OTHER_DESCRIPTORS = 64  # listeners, probes, logs, libraries
 
 _log = structlog.get_logger("fairgate")
 
@@ -69,18 +70,20 @@ class Application:
         self.reloaded: Reloaded | None = None
         clients: DeadlineSweep[ClientConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self._upstreams: DeadlineSweep[UpstreamConnection] = DeadlineSweep(_TURNS_PER_ROUND)
-        self.pool = parts.pool(settings.homeserver, self._upstreams)
-        self._max_connections = _connections_that_fit(settings.connections.max, self.pool.limit)
         self._spool = Spool(spool_directory(settings.bodies.spool_directory, settings.state_directory))
         #: None while the homeserver has not said what it is.
         self.profile: str | None = None
         if settings.homeserver.profile != "auto":
             self.profile = settings.homeserver.profile
-        self.pipeline = parts.pipeline(settings, self.profile, self.pool, self._spool)
+        self._descriptor_limit = _raise_descriptor_limit()
+        self._fit = Fit(0, 0, 0)
+        found = self._fit_figures(settings)
+        self.pool = parts.pool(settings.homeserver, self._fit.upstream, self._upstreams)
+        self.pipeline = parts.pipeline(settings, found, self.pool, self._spool)
         self.listener = Listener(
             self.pipeline,
             settings.connections,
-            max_connections=self._max_connections,
+            max_connections=self._fit.clients,
             access=settings.log.access,
             sweep=clients,
         )
@@ -103,7 +106,7 @@ class Application:
             StartError: if an address cannot be listened at.
         """
         for place in self._settings.listen:
-            await _started(self.listener.listen(place.address), place.address)
+            await _started(self.listener.listen(place), place.address)
         await _started(
             self.operators.start(), f"{self._settings.admin.listen} or {self._settings.metrics.listen}"
         )
@@ -121,7 +124,7 @@ class Application:
     async def _detect_profile(self) -> None:
         profile = await detect_profile(self._settings.homeserver.url)
         self.profile = profile
-        parts.reconfigure(self.pipeline, self._settings, profile)
+        self._reconfigure(self._settings)
 
     def reload(self) -> Reloaded:
         """Read the settings file again and let it take effect, whole or not at all."""
@@ -137,11 +140,34 @@ class Application:
         if new.homeserver.profile not in ("auto", old.homeserver.profile):
             self.profile = new.homeserver.profile
         configure_logs(new.log)
-        parts.reconfigure(self.pipeline, new, self.profile)
+        self._reconfigure(new)
         self.listener.configure(new.connections, access=new.log.access)
         _log.info("settings read again", changed=changed, needs_restart=later)
         self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
         return self.reloaded
+
+    def _fit_figures(self, settings: Settings) -> Figures:
+        """Give the figures that fit the limit of open files; say so once where that lowers some."""
+        try:
+            found, fit = parts.fitted(settings, self.profile, self._descriptor_limit)
+        except parts.LimitTooSmallError:
+            raise StartError(
+                f"the limit of open files, {self._descriptor_limit}, is too small: raise it (ulimit -n, LimitNOFILE)"
+            ) from None
+        wanted = parts.figures_of(settings, self.profile).sync_workers
+        if fit != self._fit and (fit.clients, fit.waits) != (settings.connections.max, wanted):
+            _log.warning(
+                "connections.max and sync.workers are lowered to fit the limit of open files",
+                connections=f"{fit.clients} of {settings.connections.max}",
+                waits=f"{fit.waits} of {wanted}",
+                limit=self._descriptor_limit,
+            )
+        self._fit = fit
+        return found
+
+    def _reconfigure(self, settings: Settings) -> None:
+        parts.reconfigure(self.pipeline, settings, self._fit_figures(settings))
+        self.pool.resize(settings.homeserver.connections or self._fit.upstream)
 
     def _not_reloaded(self, mistakes: tuple[str, ...]) -> Reloaded:
         _log.error("the settings are wrong: nothing changes", mistakes=mistakes)
@@ -188,7 +214,7 @@ class Application:
             stopping=self.listener.stopping,
             homeserver=self._settings.homeserver.url,
             connections=self.listener.states(),
-            connections_limit=self._max_connections,
+            connections_limit=self._fit.clients,
             accepted_total=self.listener.accepted_total,
             requests_total={route.name.lower(): self.pipeline.requests_total[route] for route in RouteClass},
             refused_total={reason.value: number for reason, number in self.pipeline.refused_total.items()},
@@ -283,20 +309,9 @@ def _log_fault(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None
     )
 
 
-def _connections_that_fit(wanted: int, upstream: int) -> int:
-    """Raise the limit of descriptors, and lower `wanted` to what fits beside the connections to the homeserver (§8)."""
+def _raise_descriptor_limit() -> int:
+    """Raise the limit of open files to what is allowed, and give it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    room = hard - upstream - _OTHER_DESCRIPTORS
-    if room < 1:
-        raise StartError(
-            f"the limit of open files, {hard}, is too small for homeserver.connections, {upstream}: "
-            "raise it (ulimit -n, LimitNOFILE) or lower that"
-        )
-    if room < wanted:
-        _log.warning(
-            "connections.max is lowered to fit the limit of open files", wanted=wanted, fits=room, limit=hard
-        )
-        return room
-    return wanted
+    return hard

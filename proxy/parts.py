@@ -18,13 +18,14 @@ from proxy.identity.client_key import ClientKeys
 from proxy.identity.identities import Identities
 from proxy.identity.networks import Networks
 from proxy.identity.principal import Exemptions
-from proxy.matrix.endpoint import RouteClass
+from proxy.matrix.endpoint import Lane, RouteClass
 from proxy.matrix.profiles import GENERIC, Figures, figures
 from proxy.observability.recorder import Recorder
 from proxy.observability.settings import LogSettings
 from proxy.pipeline import Pipeline
 from proxy.policies.background_gate import BackgroundGate
 from proxy.policies.body_size import BodySizes
+from proxy.policies.descriptors import Fit, fit
 from proxy.policies.lanes import pool_rules
 from proxy.policies.pusher_cap import PusherCap
 from proxy.policies.settings import RuleMode, given_figures
@@ -39,6 +40,11 @@ from proxy.upstream.exchange import Exchange
 from proxy.upstream.pool import Pool
 from proxy.upstream.questions import Questions
 from proxy.upstream.settings import HomeserverSettings
+
+
+class LimitTooSmallError(Exception):
+    """The limit of open files leaves no room for clients."""
+
 
 #: Whose waits hold until the homeserver has said what it is: generous ones, since clients come back all at once (§8).
 _WAITS_UNTIL_KNOWN = "synapse"
@@ -69,23 +75,42 @@ def worker_share(settings: Settings, found: Figures) -> WorkerShare:
     )
 
 
-def pool(settings: HomeserverSettings, sweep: DeadlineSweep[UpstreamConnection]) -> Pool:
-    """Make the connections to the homeserver."""
+def fitted(settings: Settings, profile: str | None, descriptor_limit: int) -> tuple[Figures, Fit]:
+    """Give the figures that hold under a limit of open files, and how many connections there may be (§8).
+
+    Raises:
+        LimitTooSmallError: if nothing works under it.
+    """
+    found = figures_of(settings, profile)
+    own = sum(lane.workers for lane in found.lanes if not lane.in_pool)
+    shared = found.lanes[Lane.REQUESTS].workers if found.lanes[Lane.REQUESTS].in_pool else 0
+    fit_found = fit(
+        descriptor_limit,
+        clients=settings.connections.max,
+        waits=found.sync_workers,
+        workers=own + shared + settings.identity.lookups,
+    )
+    if fit_found is None:
+        raise LimitTooSmallError
+    return replace(found, sync_workers=fit_found.waits), fit_found
+
+
+def pool(settings: HomeserverSettings, limit: int, sweep: DeadlineSweep[UpstreamConnection]) -> Pool:
+    """Make the connections to the homeserver: `limit` at most, unless the settings say less."""
     address = parse_homeserver_url(settings.url)
     return Pool(
         address.path if address.path is not None else (str(address.host), int(address.port or 80)),
-        limit=settings.connections,
+        limit=settings.connections or limit,
         connect_timeout_s=settings.connect_timeout_seconds,
         idle_s=settings.idle_seconds,
         sweep=sweep,
     )
 
 
-def pipeline(settings: Settings, profile: str | None, upstream: Pool, spool: Spool) -> Pipeline:
+def pipeline(settings: Settings, found: Figures, upstream: Pool, spool: Spool) -> Pipeline:
     """Make the way of a request, with all its rules."""
     address = parse_homeserver_url(settings.homeserver.url)
     host = b"localhost" if address.path is not None else f"{address.host}:{address.port}".encode()
-    found = figures_of(settings, profile)
     return Pipeline(
         upstream,
         _gates(settings, found, Questions(upstream, host, settings.identity.timeout_seconds)),
@@ -104,10 +129,9 @@ def _recorder(settings: LogSettings) -> Recorder:
     return Recorder(settings, [route.name.lower() for route in RouteClass], clock.now())
 
 
-def reconfigure(way: Pipeline, settings: Settings, profile: str | None) -> None:
+def reconfigure(way: Pipeline, settings: Settings, found: Figures) -> None:
     """Let other settings, or the profile that was found out, take effect; permits given out stay right."""
     now = clock.now()
-    found = figures_of(settings, profile)
     gates, lanes, sync, tunnels = way.gates, settings.lanes, settings.sync, settings.connections.tunnels
 
     def enforces(mode: RuleMode) -> bool:

@@ -17,7 +17,6 @@ from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.exchange import Exchange
 
 _MAX_WAIT_S = 30.0  # for a connection, when all are taken
-_DEFAULT_LIMIT = 4096
 _WRITE_HIGH_WATER_BYTES = 65_536
 
 _log = structlog.get_logger("fairgate.upstream")
@@ -30,20 +29,29 @@ class Pool:
     """All connections to one homeserver."""
 
     def __init__(
-        self, address: "tuple[str, int] | str", *, limit: int | None, connect_timeout_s: float, idle_s: float,
+        self, address: "tuple[str, int] | str", *, limit: int, connect_timeout_s: float, idle_s: float,
         sweep: "DeadlineSweep[UpstreamConnection]",
     ) -> None:  # fmt: skip
         self._idle_s = idle_s
-        self.limit = limit or _DEFAULT_LIMIT
         self._address = address
         self._connect_timeout_s = connect_timeout_s
         self._sweep = sweep
-        self._state: PoolState[UpstreamConnection, Exchange] = PoolState(self.limit)
+        self._state: PoolState[UpstreamConnection, Exchange] = PoolState(limit)
         self._connects: set[asyncio.Task[None]] = set()
         self._to_send: list[UpstreamConnection] = []
         self._connections: set[UpstreamConnection] = set()
         self.failing_since: float | None = None
         self._opened_total = self._reused_total = self._resent_total = self._failed_total = 0
+
+    @property
+    def limit(self) -> int:
+        """How many connections there may be."""
+        return self._state.limit
+
+    def resize(self, limit: int) -> None:
+        """Allow so many connections from now on; none is closed for it."""
+        self._state.limit = limit
+        self._connect_as_needed()
 
     # For exchanges.
 
