@@ -69,3 +69,13 @@ def test_fields_arrive_with_their_case_order_duplicates_and_spaces_inside(record
     ]
     seen = sent_and_seen(recorder, b"\r\n".join([b"GET /path HTTP/1.1", *sent, b"", b""]))
     assert fields(seen) == sent
+
+
+@pytest.mark.parametrize("path", [b"/_matrix/client/v3/sync", b"/_matrix/client/r0/events"])
+def test_a_timeout_above_the_ceiling_is_lowered_and_no_other_byte_changes(recorder, path):
+    target = path + b"?filter=%7B%22a%22%3A1%7D&timeout={}&from=s1_2%5F3&set_presence=offline&x=&x"
+    sent = [b"Host: localhost", b"X-Odd:  a  b", b"user-agent: Test/1", b"Accept: */*"]
+    line = b"GET " + target.replace(b"{}", b"300000") + b" HTTP/1.1"
+    seen = sent_and_seen(recorder, b"\r\n".join([line, *sent, b"", b""]))
+    assert seen.split(b"\r\n")[0] == line.replace(b"300000", b"120000")
+    assert fields(seen) == sent

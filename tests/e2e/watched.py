@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import sqlite3
+import time
 import urllib.request
 import uuid
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _BRIDGE = {
     "namespaces": {"users": [{"exclusive": True, "regex": f"{GHOSTS}.*"}], "aliases": [], "rooms": []},
 }
 _IN_FLIGHT = re.compile(r"^synapse_http_server_in_flight_requests_count\{(.*)\} ([0-9.]+)$", re.MULTILINE)
+#: A filter for syncs that no message ends.
+NO_ROOMS = '{"room":{"rooms":[]},"presence":{"types":[]},"account_data":{"types":[]}}'.replace('"', "%22")
 _GENEROUS = {"per_second": 10_000, "burst_count": 100_000}
 
 
@@ -178,10 +181,15 @@ class Watched:
         return self.ask(account.access_token, "PUT", path, body)["event_id"]
 
     def position(self, account):
-        """Where a sync of this account goes on from."""
-        none = '{"room":{"rooms":[]}}'.replace('"', "%22")
-        path = f"/_matrix/client/v3/sync?timeout=0&filter={none}"
-        return self.ask(account.access_token, "GET", path)["next_batch"]
+        """Where a sync goes on from, once a poll from there finds nothing for a while."""
+        path = f"/_matrix/client/v3/sync?filter={NO_ROOMS}&timeout="
+        here = self.ask(account.access_token, "GET", f"{path}0")["next_batch"]
+        for _ in range(20):
+            began_at = time.monotonic()
+            here = self.ask(account.access_token, "GET", f"{path}150&since={here}")["next_batch"]
+            if time.monotonic() - began_at > 0.15:
+                return here
+        raise AssertionError(f"{account.user_id} always has something new")
 
     def in_flight(self, servlet):
         """How many requests of a servlet it works on, by its own metrics."""

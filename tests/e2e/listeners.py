@@ -1,0 +1,58 @@
+"""Real clients as child processes that sync until they are told the end, and tell every message they hear."""
+
+import contextlib
+import json
+import subprocess
+import threading
+from pathlib import Path
+
+from tools.parts import CLIENTS_JS, CLIENTS_VENV
+
+CLIENTS = Path(__file__).parent / "clients"
+COMMANDS = {
+    "nio": [CLIENTS_VENV / "bin" / "python", CLIENTS / "nio_listener.py"],
+    "js-sdk": ["node", CLIENTS / "js_listener.mjs"],
+}
+
+
+class Listener:
+    """`heard` are the messages so far; the first line is "ready"."""
+
+    def __init__(self, child):
+        self.child = child
+        self.heard = []
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self):
+        for line in self.child.stdout:
+            with contextlib.suppress(ValueError):  # what else a library prints
+                self.heard.append(json.loads(line))
+
+    def end(self):
+        if self.child.poll() is None:
+            self.child.kill()
+        self.child.wait()
+        self._thread.join(10)
+        self.child.stdout.close()
+
+
+@contextlib.contextmanager
+def listening(kind, url, account):
+    """Run one until the block is left."""
+    child = subprocess.Popen(
+        COMMANDS[kind],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=CLIENTS_JS,
+    )
+    asked = {"url": url, "user_id": account.user_id, "device_id": account.device_id}
+    with child.stdin as stdin:
+        stdin.write(json.dumps({**asked, "access_token": account.access_token}) + "\n")
+    listener = Listener(child)
+    try:
+        yield listener
+    finally:
+        listener.end()
