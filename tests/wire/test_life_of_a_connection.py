@@ -273,6 +273,25 @@ def test_a_client_may_leave_a_tunnel(in_a_world, how):
     in_a_world(tell)
 
 
+@HOW
+def test_a_tunnel_that_the_homeserver_opens_for_nobody_ends_at_once(in_a_world, how):
+    async def tell(world):
+        world.homeserver.begin((THINKS,))
+        line, _ = await connect(world)
+        await line.send(b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        await requests_arrived(world, 1)
+        leave(line, how)
+        await until(lambda: world.workers() == (0, 1, 0))
+        assert world.homeserver.lines[0].ended is None
+        switch = b"HTTP/1.1 101 S\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello"
+        answer_request(world, 0, switch)
+        await world.until_nothing_is_left()
+        await until(lambda: world.homeserver.lines[0].ended)
+        assert world.pool_places() == (0, 0, 0, 0)
+
+    in_a_world(tell)
+
+
 def a_closed_port():
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))

@@ -113,6 +113,19 @@ def test_a_request_waits_no_longer_than_may_be_for_its_look_up(in_a_world):
     in_a_world(tell, identity={"timeout_seconds": SHORT_S})
 
 
+def test_nor_for_one_that_has_not_begun(in_a_world):
+    async def tell(world):
+        script = begin(world, (Answer(OK),) * 6)
+        lines = [await ask(world, get(ROOMS, token=b"%d" % number)) for number in range(6)]
+        for line in lines:
+            await line.until_received(OK)
+        assert len(script.lookups) <= 4, "two at once, and two more when these had timed out"
+        assert flows_of(world) == {ADDRESS}
+        await world.until_nothing_is_left()
+
+    in_a_world(tell, identity={"timeout_seconds": SHORT_S})
+
+
 @pytest.mark.parametrize("how", ["resets", "ends"])
 def test_who_leaves_while_being_looked_up_never_reaches_the_homeserver(in_a_world, how):
     async def tell(world):
