@@ -14,8 +14,8 @@ Figures are brought up to date only while somebody waits; otherwise two addition
 ADR 0010 has the reasons. Pure; the order itself is `fair_queue.py`.
 """
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from proxy.mechanisms.fair_queue import Bundle, Queue
@@ -117,7 +117,6 @@ class Source:
         "figured_at",
         "flows",
         "holds",
-        "idle_at",
         "key",
         "period",
         "waiting",
@@ -132,7 +131,6 @@ class Source:
         self.figure_s = 0.0
         self.figured_at = 0.0
         self.period = -1
-        self.idle_at = 0.0
         self.blocked: dict[Bundle[Any], None] = {}  # what waits for this source to hold less
 
     def figure(self, level: Level, now: float) -> float:
@@ -163,28 +161,23 @@ class Source:
             self.flows[flow] = count - 1
 
 
-def forget_idle_flows(flows: dict[Hashable, Flow], remembered: int, now: float) -> None:
-    """Drop idle flows but the `remembered` that had most worker-seconds, and all that were idle for long."""
-    idle = [flow for flow in flows.values() if not flow.holds and not flow.waiting]
-    _drop(flows, idle, [flow.spent_s for flow in idle], remembered, now)
-
-
-def forget_idle_sources(sources: dict[Hashable, Source], remembered: int, level: Level, now: float) -> None:
-    """Drop idle sources but the `remembered` that lead most, and all that were idle for long."""
-    idle = [source for source in sources.values() if not source.holds and not source.waiting]
-    _drop(sources, idle, [source.figure(level, now) for source in idle], remembered, now)
-
-
 IDLE_FOR_LONG_S: Final = 600.0  # ten of the minutes in which the log names the top flows
 
-R = TypeVar("R", Flow, Source)
+
+def forget_idle_flows(flows: dict[Hashable, Flow], remembered: int, now: float) -> None:
+    """Drop idle flows but the `remembered` that had most worker-seconds, and all that were idle for long."""
+    lately = now - IDLE_FOR_LONG_S
+    idle = [flow for flow in flows.values() if not flow.holds and not flow.waiting]
+    idle.sort(key=lambda flow: flow.spent_s if flow.idle_at >= lately else -1.0, reverse=True)
+    for rank, flow in enumerate(idle):
+        if rank >= remembered or flow.idle_at < lately:
+            del flows[flow.key]
 
 
-def _drop(
-    records: dict[Hashable, R], idle: Sequence[R], weights: Sequence[float], remembered: int, now: float
-) -> None:
-    ranked = sorted(range(len(idle)), key=weights.__getitem__, reverse=True)
-    for rank, index in enumerate(ranked):
-        record = idle[index]
-        if rank >= remembered or record.idle_at < now - IDLE_FOR_LONG_S:
-            del records[record.key]
+def forget_idle_sources(sources: dict[Hashable, Source], remembered: int, level: Level) -> None:
+    """Drop idle sources but the `remembered` that lead most; figures of another period are worth nothing."""
+    idle = [source for source in sources.values() if not source.holds and not source.waiting]
+    idle.sort(key=lambda source: source.figure_s if source.period == level.period else -1.0, reverse=True)
+    for rank, source in enumerate(idle):
+        if rank >= remembered or source.period != level.period:
+            del sources[source.key]

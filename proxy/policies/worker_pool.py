@@ -168,10 +168,10 @@ class Pool:
         flow = self.flows[key] = Flow(key)
         return flow
 
-    def new_source(self, key: Hashable, now: float) -> Source:
+    def new_source(self, key: Hashable) -> Source:
         """Make the record of an address that is not remembered."""
         if len(self.sources) >= self.next_drop_of_sources:
-            forget_idle_sources(self.sources, REMEMBERED, self.level, now)
+            forget_idle_sources(self.sources, REMEMBERED, self.level)
             self.next_drop_of_sources = len(self.sources) + REMEMBERED
         source = self.sources[key] = Source(key, len(self.lanes))
         return source

@@ -93,7 +93,7 @@ class WorkerShare:
         if ticket.address_capped and not ticket.exempt:
             source = pool.sources.get(ticket.address)
             if source is None:
-                source = pool.new_source(ticket.address, now)
+                source = pool.new_source(ticket.address)
         else:
             source = None
         ticket.flow_record = flow
@@ -154,7 +154,7 @@ class WorkerShare:
         ticket.flow_record = pool.flows.get(ticket.flow) or pool.new_flow(ticket.flow, now)
         ticket.source = None
         if ticket.address_capped and not ticket.exempt:
-            ticket.source = pool.sources.get(ticket.address) or pool.new_source(ticket.address, now)
+            ticket.source = pool.sources.get(ticket.address) or pool.new_source(ticket.address)
         ticket.asked_at = now
         self._start_now(ticket, now)
 
