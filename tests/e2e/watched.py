@@ -95,6 +95,7 @@ class Watched:
                 "app_service_config_files": [str(bridge)],
                 "bcrypt_rounds": 4,
                 "rc_registration": _GENEROUS,
+                "max_pending_media_uploads": 100_000,
                 "refreshable_access_token_lifetime": "2s",
             },
         )
