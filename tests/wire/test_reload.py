@@ -44,10 +44,10 @@ def reloading(tmp_path, loop):
 
                 async with asyncio.timeout(20):
                     await tell(world, write)
-            finally:
                 for line in lines:
                     line.transport.abort()
                 await world.calm()
+            finally:
                 await world.stop()
             assert world.faults == []
 
@@ -133,7 +133,7 @@ def test_a_reload_to_report_lets_everybody_pass(reloading):
         await until(lambda: lane(world, "requests").waiting == 1)
         write({"mode": "report"})
         await third.send(GET)
-        await until(lambda: lane(world, "requests").running == 2)
+        await until(lambda: len(world.homeserver.script.requests) == 2)
         assert world.application.pipeline.workers.would_wait_total == 1
 
     reloading(tell, lanes={"requests": {"workers": 4}})
