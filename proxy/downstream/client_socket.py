@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from proxy import clock
 from proxy.downstream.outbox import Outbox
+from proxy.http1.crowd import Place
 from proxy.http1.deadlines import NEVER
 from proxy.http1.life_cycle import Event, State, next_state
 from proxy.upstream.exchange import Exchange
 
 if TYPE_CHECKING:
+    from proxy.downstream.connection import ClientConnection
     from proxy.downstream.listener import Listener
 
 # Members of an enumeration are slow to look up on it, and these are looked up for every request.
@@ -52,7 +54,8 @@ class ClientSocket(asyncio.BufferedProtocol):
     """See the module.
 
     `exchange` is what is served; `kept` are bytes read and not yet used; `outbox` is there while the client does not take its
-    answer as fast as it comes; `dropped` counts what it sent after its last answer; `ended` says that it will send no more.
+    answer as fast as it comes; `place` is there while it is crowded; `dropped` counts what the client sent after its last
+    answer; `ended` says that it will send no more.
     """
 
     __slots__ = (
@@ -66,6 +69,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         "kept",
         "outbox",
         "paused",
+        "place",
         "state",
         "sweep_slot",
         "transport",
@@ -80,6 +84,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         self.exchange: Exchange | None = None
         self.kept = b""
         self.outbox: Outbox | None = None
+        self.place: Place[ClientConnection] | None = None
         self.deadline_at = NEVER
         self.sweep_slot = -1
         self.dropped = 0
@@ -90,10 +95,9 @@ class ClientSocket(asyncio.BufferedProtocol):
     # Reading.
 
     def _read_into(self, buffer: Callable[[int], memoryview]) -> None:
-        if self.get_buffer is not buffer:
-            self.get_buffer = buffer  # type: ignore[method-assign, assignment]
-            if not self.transport.is_closing():
-                self.transport.set_protocol(self)  # which looks for `get_buffer` anew
+        self.get_buffer = buffer  # type: ignore[method-assign, assignment]
+        if not self.transport.is_closing():
+            self.transport.set_protocol(self)  # which looks for `get_buffer` anew
 
     def _set_paused(self, paused: bool) -> None:  # noqa: FBT001  (it is what the caller's condition is)
         """Read no more for now, or again; what is not read is watched for a hang-up."""
@@ -197,6 +201,7 @@ class ClientSocket(asyncio.BufferedProtocol):
 
     def _linger(self) -> None:
         """Close so that the client sees the answer: half-close, drop what still comes, then close."""
+        self._gives_way_no_longer()
         self.state = next_state(self.state, Event.ANSWERED_LAST)
         self.deadline_at = clock.now() + _LINGER_S
         self.kept = b""
@@ -216,8 +221,13 @@ class ClientSocket(asyncio.BufferedProtocol):
         if self.dropped > _LINGER_BYTES and self.state is _LINGER:
             self._end(_DRAINED)
 
+    def _gives_way_no_longer(self) -> None:
+        if self.place is not None:
+            self.place.serves()
+
     def _close(self) -> None:
         """Close once all that was written is taken, or its time is over."""
+        self._gives_way_no_longer()
         self._watch_no_longer()
         self._drop_outbox()
         self.kept = b""
@@ -226,6 +236,7 @@ class ClientSocket(asyncio.BufferedProtocol):
 
     def _reset(self) -> None:
         """End so that it cannot be taken for the end of an answer."""
+        self._gives_way_no_longer()
         self.state = next_state(self.state, _LEFT)
         self.kept = b""
         self._watch_no_longer()
@@ -243,6 +254,7 @@ class ClientSocket(asyncio.BufferedProtocol):
 
     def _end(self, event: Event) -> None:
         self._abandon_exchange()
+        self._gives_way_no_longer()
         self.state = next_state(self.state, event)
         if event is _DRAINED:
             self._close()

@@ -21,7 +21,7 @@ from proxy.downstream.outbox import Outbox
 from proxy.errors import Reason, Refused
 from proxy.http1.chunked import BadChunkError
 from proxy.http1.deadlines import NEVER
-from proxy.http1.life_cycle import Event, State, next_state
+from proxy.http1.life_cycle import BEFORE_HTTP, Event, State, next_state
 from proxy.http1.partial_head import head_end, why_hopeless
 from proxy.http1.request_head import CHUNKED, parse_request_head
 from proxy.identity.client_key import Client
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from proxy.downstream.listener import Listener
 
 # Members of an enumeration are slow to look up on it, and these are looked up for every request.
-_FIRST_BYTE, _HEAD, _IN_SERVICE, _PARKED, _LINGER, _TUNNEL, _CLOSED = State
+_FIRST_BYTE, _HEAD, _IN_SERVICE, _PARKED, _LINGER, _TUNNEL, _CLOSED = tuple(State)[3:]
 _BYTES, _HEAD_COMPLETE, _ANSWERED = Event.BYTES, Event.HEAD_COMPLETE, Event.ANSWERED
 _DEADLINE = Event.DEADLINE
 _STOP_PARKED_S: Final = 0.25  # a request already on its way to a parked connection is still served
@@ -65,7 +65,7 @@ class ClientConnection(ClientSocket):
         self.transport = cast("asyncio.Transport", transport)
         self.opened_at = self._listener.turn_at
         self.deadline_at = clock.now() + self._listener.settings.first_byte_seconds
-        self._listener.opened(self)
+        self._listener.admission.opened(self)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read out of the shared buffer, and use it."""
@@ -110,7 +110,7 @@ class ClientConnection(ClientSocket):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (how it was lost makes no difference)
         """Let everything go that is still held."""
         self._left()
-        self._listener.closed(self)
+        self._listener.admission.closed(self)
 
     # From the sweep, the watcher, the outbox and the listener.
 
@@ -122,7 +122,7 @@ class ClientConnection(ClientSocket):
         elif state is _HEAD:
             self.state = next_state(state, _DEADLINE)
             self.refuse(Reason.HEAD_TIMEOUT)
-        elif state is _TUNNEL or state is _FIRST_BYTE:
+        elif state is _TUNNEL or state in BEFORE_HTTP:
             self._end(_DEADLINE)
         elif self.client_full or self.transport.get_write_buffer_size():
             self._look_at_reader(now)
@@ -173,10 +173,14 @@ class ClientConnection(ClientSocket):
             self.deadline_at = self._parked_until()
             self._go_on()
 
+    def turn_away(self) -> None:
+        """There is no place for it, or another needs its place more."""
+        self._end(Event.TURNED_AWAY)
+
     def stop(self, now: float) -> None:
         """The process is stopping: this connection ends with what it is doing, a parked one at once."""
         self.state = next_state(self.state, Event.STOP)
-        if self.state in (_PARKED, _FIRST_BYTE):
+        if self.state is _PARKED or self.state in BEFORE_HTTP:
             self.deadline_at = min(self.deadline_at, now + _STOP_PARKED_S)
 
     def stop_now(self) -> None:
@@ -247,13 +251,17 @@ class ClientConnection(ClientSocket):
             self._linger()
             return
         self.state = next_state(self.state, _ANSWERED)
-        self._read_into(small_buffer)
+        if self.place is not None:
+            self.place.waits()
+        if self.get_buffer is not small_buffer:
+            self._read_into(small_buffer)
         self.deadline_at = now + LOOK_S if self.client_full else self._parked_until()
         if self.kept or self.paused or self.client_full:
             self._go_on()
 
     def _parked_until(self) -> float:
-        return self._listener.parked_until
+        listener = self._listener
+        return listener.trusted_parked_until if cast(Client, self.asker).trusted else listener.parked_until
 
     def refuse(self, reason: Reason, retry_after_s: float | None = None) -> None:
         """Answer by ourselves. The connection lives on where the request is wholly read and framing allows."""
@@ -325,6 +333,8 @@ class ClientConnection(ClientSocket):
         except Refused as refused:
             self.refuse(refused.reason)
             return
+        if self.place is not None:
+            self.place.serves()
         self.state = next_state(self.state, _HEAD_COMPLETE)
         self.deadline_at = NEVER
         self.served += 1

@@ -2,29 +2,34 @@
 
 import asyncio
 import select
-import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 
 import structlog
 
 from proxy import clock
-from proxy.addresses import parse_listen_address
+from proxy.downstream.admission import Admission
 from proxy.downstream.connection import ClientConnection
+from proxy.downstream.entrance import BACKLOG, Entrance
 from proxy.downstream.hangups import HangupWatcher
-from proxy.downstream.settings import ConnectionSettings
+from proxy.downstream.settings import ConnectionSettings, ListenSettings
 from proxy.errors import Reason
 from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.life_cycle import State
-from proxy.identity.networks import UNIX
 from proxy.observability.recorder import about
 from proxy.pipeline import Pipeline
 from proxy.upstream.exchange import Exchange
 
-_BACKLOG = 2048
-_NOT_SENT_BYTES = (
-    131_072  # that the kernel takes for a client before it takes some: it takes 3.7 MiB otherwise
-)
-
 _log = structlog.get_logger("fairgate.access")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerStatistics:
+    """`crowded`: more than three quarters of `connections.max` are taken. `turned_away_total`: connections by reason."""
+
+    crowded: bool
+    turned_away_total: Mapping[str, int]
 
 
 class Listener:
@@ -37,13 +42,11 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.pipeline = pipeline
         self.stopping = False
-        self.accepted_total = 0
         self.left_total = 0
         self.connections = sweep
+        self.admission = Admission(sweep, pipeline.client_keys, max_connections)
         self.hangups = HangupWatcher(self.loop)
-        self._max_connections = max_connections
-        self._servers: list[asyncio.Server] = []
-        self.addresses: list[str] = []
+        self._entrances: list[Entrance] = []
 
         self.configure(settings, access=access)
         self.turn(clock.now())
@@ -58,55 +61,37 @@ class Listener:
         self.max_head_bytes = settings.max_head_bytes
         self.max_fields = settings.max_fields
         self.max_target_bytes = settings.max_target_bytes
-        for connection in self.connections:
-            if connection.asker is not None:
-                connection.asker = self.pipeline.client_keys.resolve(connection.asker.peer)
+        self.admission.configure(settings)
 
     def turn(self, now: float) -> None:
         """Set the instants that all connections opened or parked until the next turn share: 24 bytes each otherwise."""
         self.turn_at = now
         self.parked_until = now + self.settings.keep_alive_idle_seconds
+        self.trusted_parked_until = now + self.settings.trusted_idle_seconds
 
     # The listening sockets.
 
-    async def listen(self, text: str) -> None:
-        """Listen at one more address.
+    async def listen(self, place: ListenSettings) -> None:
+        """Listen at one more place.
 
         Raises:
             OSError: if it is taken or not ours.
         """
-        address = parse_listen_address(text)
-        if address.path is not None:
-            server = await self.loop.create_unix_server(
-                self._new_local_connection, address.path, backlog=_BACKLOG
-            )
-            self.addresses.append(f"unix:{address.path}")
-        else:
-            server = await self.loop.create_server(
-                self._new_connection, address.host, address.port or 0, backlog=_BACKLOG, reuse_address=True
-            )
-            host, port = server.sockets[0].getsockname()[:2]
-            self.addresses.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-            for listening in server.sockets:  # what is accepted inherits it
-                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _NOT_SENT_BYTES)
-        self._servers.append(server)
+        entrance = Entrance(self, place)
+        await entrance.open()
+        self._entrances.append(entrance)
 
-    def _new_connection(self) -> ClientConnection:
-        return ClientConnection(self)
-
-    def _new_local_connection(self) -> ClientConnection:
-        """Of a Unix socket: its peer has no address, and is on this machine."""
-        connection = ClientConnection(self)
-        connection.asker = self.pipeline.client_keys.resolve(UNIX)
-        return connection
+    @property
+    def addresses(self) -> list[str]:
+        """Where it listens, with the ports that were free."""
+        return [entrance.address for entrance in self._entrances]
 
     async def accept_queued(self) -> None:
         """Accept what clients have connected by now: closing a listening socket resets those that wait in it."""
         queued = select.poll()
-        for server in self._servers:
-            for listening in server.sockets:
-                queued.register(listening.fileno(), select.POLLIN)
-        for _ in range(_BACKLOG):
+        for entrance in self._entrances:
+            entrance.watch(queued)
+        for _ in range(BACKLOG):
             if not queued.poll(0):
                 return
             await asyncio.sleep(0)
@@ -114,8 +99,8 @@ class Listener:
     def stop_accepting(self) -> None:
         """Close the listening sockets and tell every connection; those in service go on."""
         self.stopping = True
-        for server in self._servers:
-            server.close()
+        for entrance in self._entrances:
+            entrance.close()
         now = clock.now()
         for connection in list(self.connections):
             connection.stop(now)
@@ -131,23 +116,6 @@ class Listener:
             connection.stop_at_once()
 
     # For connections.
-
-    def opened(self, connection: ClientConnection) -> None:
-        """Take a connection in, or close it at once where there are too many."""
-        self.accepted_total += 1
-        if connection.asker is None:
-            peer = connection.transport.get_extra_info("peername")
-            if isinstance(peer, tuple):
-                connection.asker = self.pipeline.client_keys.resolve(peer[0])
-        # A client that reset before it was accepted has no address any more, and may not borrow another's.
-        if connection.asker is None or len(self.connections) >= self._max_connections:
-            connection.transport.abort()
-            return
-        self.connections.add(connection)
-
-    def closed(self, connection: ClientConnection) -> None:
-        """Forget a connection that ended."""
-        self.connections.remove(connection)
 
     def answered(self, exchange: Exchange) -> None:
         """Log an exchange that ended with an answer, where all are logged (`logs_all`)."""
@@ -167,6 +135,18 @@ class Listener:
         self.pipeline.recorder.refused(exchange, reason, clock.now())
         head_only = exchange is not None and exchange.head.method == b"HEAD"
         return self.pipeline.refusal(reason, retry_after_s, close=close, head_only=head_only)
+
+    @property
+    def accepted_total(self) -> int:
+        """How many connections were accepted, those turned away at once included."""
+        return self.admission.accepted_total
+
+    def statistics(self) -> ListenerStatistics:
+        """Give the figures of who may come in."""
+        return ListenerStatistics(
+            crowded=self.admission.crowded,
+            turned_away_total=MappingProxyType(self.admission.turned_away.totals.copy()),
+        )
 
     def states(self) -> dict[str, int]:
         """Count connections by state; O(connections), for those who look."""

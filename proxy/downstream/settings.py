@@ -12,6 +12,7 @@ class ListenSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     address: str = "127.0.0.1:8010"
+    proxy_protocol: bool = False
 
     @field_validator("address")
     @classmethod
@@ -26,9 +27,13 @@ class ConnectionSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     max: int = Field(default=20_000, ge=1)
+    per_address: int = Field(default=512, ge=1)
     first_byte_seconds: float = Field(default=5, gt=0)
+    tls_hello_seconds: float = Field(default=15, gt=0)
+    tls_handshake_seconds: float = Field(default=15, gt=0)
     head_seconds: float = Field(default=30, gt=0)
     keep_alive_idle_seconds: float = Field(default=75, gt=0)
+    trusted_idle_seconds: float = Field(default=660, gt=0)
     max_requests: int = Field(default=1000, ge=1)
     max_age_seconds: float = Field(default=3600, gt=0)
     drain_seconds: float = Field(default=25, ge=0)

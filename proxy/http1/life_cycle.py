@@ -1,5 +1,7 @@
 """The life of a client's connection as a table: what may happen in each state, and what then.
 
+    PROXY_HEADER ──▶ HELLO ──▶ HANDSHAKE ──▶ FIRST_BYTE          (what a listener asks for before HTTP)
+
     FIRST_BYTE ──bytes──▶ HEAD ──head──▶ IN_SERVICE ──answered──▶ PARKED ──bytes──▶ HEAD …
                            │                 │ └──upgraded──▶ TUNNEL
                            └────refused──────┴──last answer──▶ LINGER ──▶ CLOSED
@@ -14,13 +16,16 @@ from enum import IntEnum
 class State(IntEnum):
     """Where a connection is."""
 
-    FIRST_BYTE = 0
-    HEAD = 1
-    IN_SERVICE = 2
-    PARKED = 3
-    LINGER = 4
-    TUNNEL = 5
-    CLOSED = 6
+    PROXY_HEADER = 0  # a proxy in front says who connected to it
+    HELLO = 1  # TLS: nothing is done until the client has said all of its first word
+    HANDSHAKE = 2
+    FIRST_BYTE = 3
+    HEAD = 4
+    IN_SERVICE = 5
+    PARKED = 6
+    LINGER = 7
+    TUNNEL = 8
+    CLOSED = 9
 
 
 class Event(IntEnum):
@@ -35,6 +40,10 @@ class Event(IntEnum):
     LEFT = 6  # the client is gone, or its connection cannot be used any more
     STOP = 7  # the process is stopping
     DRAINED = 8  # nothing of use will come any more, but what is written may still be taken
+    OPENED = 9  # what stands before HTTP is done
+    TLS_BEGINS = 10
+    HELLO_COMPLETE = 11
+    TURNED_AWAY = 12  # there is no place for it, or another needs its place more
 
 
 class LifeCycleError(Exception):
@@ -42,12 +51,35 @@ class LifeCycleError(Exception):
 
 
 _TABLE: dict[State, dict[Event, State]] = {
+    State.PROXY_HEADER: {
+        Event.OPENED: State.FIRST_BYTE,
+        Event.TLS_BEGINS: State.HELLO,
+        Event.DEADLINE: State.CLOSED,
+        Event.LEFT: State.CLOSED,
+        Event.TURNED_AWAY: State.CLOSED,
+        Event.STOP: State.PROXY_HEADER,
+    },
+    State.HELLO: {
+        Event.HELLO_COMPLETE: State.HANDSHAKE,
+        Event.DEADLINE: State.CLOSED,
+        Event.LEFT: State.CLOSED,
+        Event.TURNED_AWAY: State.CLOSED,
+        Event.STOP: State.HELLO,
+    },
+    State.HANDSHAKE: {
+        Event.OPENED: State.FIRST_BYTE,
+        Event.DEADLINE: State.CLOSED,
+        Event.LEFT: State.CLOSED,
+        Event.TURNED_AWAY: State.CLOSED,
+        Event.STOP: State.HANDSHAKE,
+    },
     State.FIRST_BYTE: {
         Event.BYTES: State.HEAD,
         Event.HEAD_COMPLETE: State.IN_SERVICE,
         Event.ANSWERED_LAST: State.LINGER,
         Event.DEADLINE: State.CLOSED,
         Event.LEFT: State.CLOSED,
+        Event.TURNED_AWAY: State.CLOSED,
         Event.STOP: State.FIRST_BYTE,
     },
     State.HEAD: {
@@ -56,6 +88,7 @@ _TABLE: dict[State, dict[Event, State]] = {
         Event.DEADLINE: State.HEAD,  # 408, which ends in ANSWERED_LAST
         Event.DRAINED: State.CLOSED,  # what was sent ahead ends in the middle of a head
         Event.LEFT: State.CLOSED,
+        Event.TURNED_AWAY: State.CLOSED,
         Event.STOP: State.HEAD,
     },
     State.IN_SERVICE: {
@@ -72,6 +105,7 @@ _TABLE: dict[State, dict[Event, State]] = {
         Event.ANSWERED_LAST: State.LINGER,
         Event.DEADLINE: State.CLOSED,
         Event.LEFT: State.CLOSED,
+        Event.TURNED_AWAY: State.CLOSED,
         Event.STOP: State.PARKED,  # with a deadline that is near: a request may be on its way
     },
     State.LINGER: {
@@ -94,6 +128,15 @@ _TABLE: dict[State, dict[Event, State]] = {
 #: The table as tuples: one index each for state and event, None where the pair is not in it.
 TRANSITIONS: tuple[tuple[State | None, ...], ...] = tuple(
     tuple(_TABLE[state].get(event) for event in Event) for state in State
+)
+
+#: There is no complete head: nothing is lost for the client but a connection, so it may be turned away (§1.5).
+WITHOUT_HEAD: frozenset[State] = frozenset(
+    state for state in State if TRANSITIONS[state][Event.TURNED_AWAY] is not None
+)
+#: What a client waits for before it may send its first request.
+BEFORE_HTTP: frozenset[State] = frozenset(
+    {State.PROXY_HEADER, State.HELLO, State.HANDSHAKE, State.FIRST_BYTE}
 )
 
 

@@ -184,14 +184,13 @@ class Client:
         listener = self.listener = SimpleNamespace(
             pipeline=self.pipeline, settings=self.settings, turn_at=0.0, parked_until=75.0, stopping=False, logs_all=False,
             max_requests=1_000_000, max_age_s=1e9, max_head_bytes=65_536, max_fields=100, max_target_bytes=16_384,
-            trusted_parked_until=660.0, crowd=None,
+            trusted_parked_until=660.0,
             hangups=SimpleNamespace(
                 watch=lambda connection, _, **__: self.watched.add(connection),
                 forget=self.watched.discard,
             ),
         )  # fmt: skip
-        listener.opened = lambda _: None
-        listener.closed = lambda _: None
+        listener.admission = SimpleNamespace(opened=lambda _: None, closed=lambda _: None)
         listener.left = lambda exchange, **_: self.left.append(exchange)
         listener.refusal = self.pipeline.refusal
         self.connection = ClientConnection(listener)
