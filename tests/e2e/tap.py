@@ -52,7 +52,11 @@ class Tap:
     def release(self):
         """Let what is held go on, and hold nothing more."""
         self.holds = None
-        self._loop.call_soon_threadsafe(self._released.set)
+        self._loop.call_soon_threadsafe(self._let_go)
+
+    def _let_go(self):
+        held, self._released = self._released, asyncio.Event()
+        held.set()
 
     def of(self, *endings):
         """The requests whose path ends so."""
