@@ -112,7 +112,8 @@ class Crowd(Generic[C]):
         self.per_address = per_address
         self.groups: dict[str, _Group[C]] = {}
         #: By how many wait; each in the order in which they came to have as many.
-        self._by_waiting: list[OrderedDict[_Group[C], None]] = [OrderedDict()]
+        self._by_waiting: dict[int, OrderedDict[_Group[C], None]] = {}
+        self._spare: OrderedDict[_Group[C], None] | None = None  # what was emptied last
         self._most = 0
 
     def verdict(self, key: str | None, total: int) -> Verdict:
@@ -149,13 +150,22 @@ class Crowd(Generic[C]):
         """Keep the order after one more, or one less, of a group waits."""
         by_waiting, waiting = self._by_waiting, group.waiting
         if waiting_before:
-            del by_waiting[waiting_before][group]
+            others = by_waiting[waiting_before]
+            del others[group]
+            if not others:
+                self._spare = by_waiting.pop(waiting_before)
         if waiting:
-            if waiting == len(by_waiting):
-                by_waiting.append(OrderedDict())
-            by_waiting[waiting][group] = None
-        if waiting > self._most or not by_waiting[self._most]:
+            others = by_waiting.get(waiting) or self._new_order(waiting)
+            others[group] = None
+        if waiting > self._most or self._most not in by_waiting:
             self._most = waiting  # a step of one, so nobody is between
+
+    def _new_order(self, waiting: int) -> OrderedDict[_Group[C], None]:
+        order, self._spare = self._spare, None
+        if order is None:
+            order = OrderedDict()
+        self._by_waiting[waiting] = order
+        return order
 
 
 def crowded_from(max_connections: int) -> int:
