@@ -363,6 +363,17 @@ def test_a_gateway_that_sends_the_beginning_of_an_answer_is_found_out(version):
             await until(lambda: not len(world.egress.connections))
         assert world.failing == {world.key(host): ("refusing", 3)}
 
+        host.answer = OK
+        await world.later(301)
+        probe = await world.deliver_tls(host)
+        assert world.failing == {world.key(host): ("probing", 3)}, (
+            "on trial: not before the homeserver is content"
+        )
+        world.skew += 5
+        await world.deliver_tls(host, client=probe)
+        assert world.failing == {}
+        assert not world.egress.deliveries.is_on_trial(world.key(host))
+
     in_world(tell)
 
 
