@@ -11,8 +11,10 @@ import uvloop
 
 import proxy
 from proxy import clock, parts
+from proxy.admin.explain import Rules
 from proxy.admin.picture import rule_statistics
 from proxy.admin.server import OperatorListeners
+from proxy.admin.views import Views
 from proxy.config.changes import changed_keys, keys_needing_restart
 from proxy.config.load import ConfigError, load
 from proxy.config.settings import Settings
@@ -88,9 +90,8 @@ class Application:
             sweep=clients,
         )
         self._probe = HomeserverProbe(settings.homeserver.url)
-        self.operators = OperatorListeners(
-            settings.admin.listen, settings.metrics.listen, self.snapshot, self._is_ready
-        )
+        views = Views(self.snapshot, self.pipeline, self._rules, self.reload)
+        self.operators = OperatorListeners(settings.admin, settings.metrics, views, self._is_ready)
         self._detection: asyncio.Task[None] | None = None
         self._started_at = clock.wall_time()
         self._started = clock.now()
@@ -140,6 +141,7 @@ class Application:
         if new.homeserver.profile not in ("auto", old.homeserver.profile):
             self.profile = new.homeserver.profile
         configure_logs(new.log)
+        self.operators.configure(new.admin)
         self._reconfigure(new)
         self.listener.configure(new.connections, access=new.log.access)
         _log.info("settings read again", changed=changed, needs_restart=later)
@@ -204,6 +206,9 @@ class Application:
         ends_at = clock.now() + _LAST_CALL_S
         while len(self.listener.connections) and clock.now() < ends_at and not at_once.is_set():
             await _wait(at_once, 0.02)
+
+    def _rules(self) -> Rules:
+        return parts.rules(self._settings, self.profile)
 
     def snapshot(self) -> Snapshot:
         """Take the picture that status and metrics show."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from proxy import clock
 from proxy.addresses import Address, parse_homeserver_url
+from proxy.admin.explain import Rules
 from proxy.config.settings import Settings
 from proxy.gate.background import BackgroundWork
 from proxy.gate.gates import Gates
@@ -122,6 +123,20 @@ def pipeline(settings: Settings, found: Figures, upstream: Pool, spool: Spool) -
         max_timeout_s=settings.sync.max_timeout_seconds,
         forwarded_header=settings.clients.forwarded_header,
         homeserver_host=host,
+    )
+
+
+def rules(settings: Settings, profile: str | None) -> Rules:
+    """Give what `explain` reads of the settings."""
+    return Rules(
+        profile=profile or GENERIC,
+        lanes=settings.lanes,
+        sync=settings.sync,
+        background=settings.background,
+        pushers=settings.pushers,
+        bodies=settings.bodies,
+        exempt=settings.clients.exempt,
+        mode=settings.mode,
     )
 
 

@@ -1,16 +1,17 @@
 """What an operator can set about the two listeners for operators (behaviour.md §11.2)."""
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from proxy.addresses import parse_listen_address
 
 
 class AdminSettings(BaseModel):
-    """`/v1/status`; loopback by default, since it will name accounts."""
+    """The admin API and page; loopback by default, since it names accounts. `token`: who may ask; None for everybody there."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     listen: str = "127.0.0.1:9402"
+    token: str | None = Field(default=None, min_length=16, max_length=4096, pattern=r"^[!-~]+$", repr=False)
 
     @field_validator("listen")
     @classmethod

@@ -110,6 +110,10 @@ class ByteBudget:
             refused_total=self.refused_total,
         )
 
+    def by_flow(self) -> dict[Hashable, int]:
+        """Give the bytes that each flow holds; O(flows), for those who look."""
+        return self._flows.copy()
+
     def _fits(self, lease: ByteLease, size: int) -> bool:
         if self.taken + size > self.total_bytes:
             return False

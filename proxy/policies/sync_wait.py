@@ -177,6 +177,10 @@ class SyncWait(Generic[Owner]):
             totals=self.totals,
         )
 
+    def by_account(self) -> dict[Hashable, tuple[int, int]]:
+        """Give each account's live waits and ghosts; O(accounts), for those who look."""
+        return {key: (account.live, account.ghosts) for key, account in self._accounts.items()}
+
     # Judging.
 
     def _used(self) -> int:

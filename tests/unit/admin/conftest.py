@@ -1,4 +1,5 @@
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "observability"))  # for `picture_support`
+TESTS = Path(__file__).parents[2]
+sys.path += [str(TESTS / "unit" / "observability"), str(TESTS / "wire")]  # `picture_support`, `harness`

@@ -2,26 +2,60 @@ import asyncio
 import dataclasses
 import json
 import socket
+from typing import NamedTuple
 
 import picture_support
 import pytest
 
+from proxy.admin.explain import Asked, Finding
+from proxy.admin.history import History
 from proxy.admin.server import OperatorListeners
+from proxy.admin.settings import AdminSettings, MetricsSettings
+from proxy.observability.status import status_document
 
 SNAPSHOT = dataclasses.replace(picture_support.SNAPSHOT, open_descriptors=3)
 
 
+class Reloaded(NamedTuple):
+    changed: tuple = ("mode",)
+    needs_restart: tuple = ()
+    mistakes: tuple = ()
+
+
 class World:
-    """What the listeners look at."""
+    """What the listeners look at, in the place of `Views`."""
 
     def __init__(self):
-        self.snapshot = SNAPSHOT
+        self.now = SNAPSHOT
         self.answers = True
+        self.asked = []
+        self.reloaded = Reloaded()
+        self.history = History()
 
-    def look(self):
-        if self.snapshot is None:
+    def snapshot(self):
+        if self.now is None:
             raise RuntimeError("s3cret")
-        return self.snapshot
+        return self.now
+
+    def status(self):
+        return status_document(self.snapshot())
+
+    def flows(self, by, top):
+        self.asked.append((by, top))
+        return []
+
+    def explain(self, asked):
+        self.asked.append(asked)
+        return [Finding("class", "requests", "it is so")]
+
+    def reload(self):
+        return self.reloaded
+
+    def picture(self):
+        return {"status": self.status()}
+
+    def sample(self):
+        pass
 
     async def homeserver_answers(self):
         return self.answers
@@ -42,10 +76,15 @@ async def request(address, line, *fields):
     return int(head.split()[1]), head.lower(), body
 
 
-def with_listeners(dialogue, admin="127.0.0.1:0", metrics="127.0.0.1:0"):
+def with_listeners(dialogue, admin="127.0.0.1:0", metrics="127.0.0.1:0", token=None):
     async def run():
         world = World()
-        listeners = OperatorListeners(admin, metrics, world.look, world.homeserver_answers)
+        listeners = OperatorListeners(
+            AdminSettings(listen=admin, token=token),
+            MetricsSettings(listen=metrics),
+            world,
+            world.homeserver_answers,
+        )
         await listeners.start()
         try:
             await dialogue(listeners, world)
@@ -72,7 +111,7 @@ def test_health_readiness_and_metrics_are_told():
         world.answers = False
         assert (await request(at, "GET /readyz", HOST))[::2] == (503, "the homeserver does not answer\n")
         world.answers = True
-        world.snapshot = dataclasses.replace(SNAPSHOT, stopping=True)
+        world.now = dataclasses.replace(SNAPSHOT, stopping=True)
         assert (await request(at, "GET /readyz", HOST))[::2] == (503, "stopping\n")
         assert (await request(at, "GET /healthz", HOST))[0] == 200
 
@@ -98,7 +137,7 @@ def test_errors_are_json_and_show_nothing_of_a_fault():
         status, head, body = await request(listeners.metrics_address, "POST /healthz", HOST)
         assert (status, json.loads(body)["error"]) == (405, "method_not_allowed")
         assert "allow: get,head" in head
-        world.snapshot = None
+        world.now = None
         status, _, body = await request(listeners.admin_address, "GET /v1/status", HOST)
         assert (status, json.loads(body)["error"]) == (500, "failed")
         assert "s3cret" not in body
@@ -175,3 +214,132 @@ def test_a_taken_port_is_an_os_error_and_nothing_stays_open(tmp_path):
         with pytest.raises(OSError, match="address already in use"):
             with_listeners(dialogue, admin=f"unix:{path}", metrics=f"127.0.0.1:{port}")
     assert not path.exists()
+
+
+def test_flows_are_asked_for_by_one_of_a_few_orders():
+    async def dialogue(listeners, world):
+        at = listeners.admin_address
+        assert (await request(at, "GET /v1/flows", HOST))[::2] == (
+            200,
+            '{"by": "worker_seconds", "flows": []}',
+        )
+        assert (await request(at, "GET /v1/flows?by=refused&top=7", HOST))[0] == 200
+        assert world.asked == [("worker_seconds", 20), ("refused", 7)]
+        for query in ("by=name", "top=0", "top=-1", "top=x", "top=1001", "top=9999999999"):
+            status, _, body = await request(at, f"GET /v1/flows?{query}", HOST)
+            assert (status, json.loads(body)["error"]) == (400, "bad_request"), query
+
+    with_listeners(dialogue)
+
+
+def test_explain_takes_a_request_apart_and_shows_no_token():
+    async def dialogue(listeners, world):
+        query = (
+            "method=put&target=/a%3Faccess_token=s3cret&account=@a:b&header=User-Agent:+axon/1&header=A:+b"
+        )
+        status, _, body = await request(listeners.admin_address, f"GET /v1/explain?{query}", HOST)
+        assert status == 200
+        fields = {"user-agent": "axon/1", "a": "b"}
+        assert world.asked == [Asked("PUT", "/a?access_token=s3cret", "@a:b", fields)]
+        assert json.loads(body)["findings"] == [{"topic": "class", "says": "requests", "why": "it is so"}]
+        assert "s3cret" not in body
+        for query in ("target=a", "", "target=/&header=nonsense"):
+            assert (await request(listeners.admin_address, f"GET /v1/explain?{query}", HOST))[0] == 400
+
+    with_listeners(dialogue)
+
+
+def test_a_reload_says_what_changed_or_what_is_wrong():
+    async def dialogue(listeners, world):
+        at = listeners.admin_address
+        status, _, body = await request(at, "POST /v1/reload", HOST, "Content-Length: 0")
+        assert status == 200
+        assert json.loads(body) == {"changed": ["mode"], "needs_restart": [], "mistakes": []}
+        world.reloaded = Reloaded((), (), ("mode: what?",))
+        assert (await request(at, "POST /v1/reload", HOST, "Content-Length: 0"))[0] == 422
+        assert (await request(at, "GET /v1/reload", HOST))[0] == 405
+        assert (await request(at, "POST /v1/reload", HOST, "Content-Length: 0", "Origin: http://a"))[0] == 403
+
+    with_listeners(dialogue)
+
+
+TOKEN = "correct-horse-battery"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ([], 401),
+        (["Authorization: Bearer wrong-horse-battery"], 401),
+        (["Authorization: Basic correct-horse-battery"], 401),
+        ([f"Authorization: Bearer {TOKEN}x"], 401),
+        ([f"Authorization: Bearer {TOKEN}", f"Authorization: Bearer {TOKEN}"], 401),
+        (["Authorization: Bearer \xff"], 401),
+        ([f"Authorization: Bearer {TOKEN}"], 200),
+        ([f"authorization: bearer  {TOKEN}"], 200),
+    ],
+)
+def test_where_a_token_is_set_only_who_has_it_sees_anything(fields, status):
+    async def dialogue(listeners, _):
+        at = listeners.admin_address
+        for path in ("/v1/status", "/v1/flows", "/v1/explain?target=/"):
+            seen, head, body = await request(at, f"GET {path}", HOST, *fields)
+            assert seen == status
+            assert ("www-authenticate: bearer" in head) == (status == 401)
+            assert TOKEN not in body
+        assert (await request(at, "GET /", HOST))[
+            0
+        ] == 200  # the page has nothing in it, and asks for the token
+        assert (await request(listeners.metrics_address, "GET /metrics", HOST))[0] == 200
+        listeners.configure(AdminSettings())
+        assert (await request(at, "GET /v1/status", HOST))[0] == 200
+
+    with_listeners(dialogue, token=TOKEN)
+
+
+def test_a_token_must_be_long_and_is_not_shown():
+    with pytest.raises(ValueError, match="at least 16 characters"):
+        AdminSettings(token="short")
+    assert TOKEN not in repr(AdminSettings(token=TOKEN))
+
+
+async def stream(address):
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"GET /v1/events HTTP/1.1\r\n{HOST}\r\n\r\n".encode())
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    return head, reader, writer
+
+
+async def event(reader):
+    text = (await reader.readuntil(b"\n\n")).decode()
+    name, data = text[text.index("event: ") :].split("\n")[:2]
+    return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+def test_events_begin_with_the_history_and_go_on_with_pictures_for_a_bounded_number_of_pages():
+    async def dialogue(listeners, _):
+        pages = [await stream(listeners.admin_address) for _ in range(16)]
+        head, reader, _ = pages[0]
+        assert "content-type: text/event-stream" in head
+        name, history = await event(reader)
+        assert (name, history["columns"][0]) == ("history", "at")
+        name, picture = await event(reader)
+        assert (name, picture["status"]["build"]) == ("picture", {"version": "0.1.0"})
+        assert (await request(listeners.admin_address, "GET /v1/events", HOST))[0] == 503
+        for _, _, writer in pages:
+            writer.transport.abort()
+
+    with_listeners(dialogue)
+
+
+def test_the_page_comes_from_the_package_alone():
+    async def dialogue(listeners, _):
+        for path, kind in (("/", "html"), ("/page.css", "css"), ("/page.js", "javascript")):
+            status, head, body = await request(listeners.admin_address, f"GET {path}", HOST)
+            assert (status, f"content-type: text/{kind}" in head) == (200, True)
+            assert "content-security-policy: default-src 'none'" in head
+            assert "http://" not in body.replace("http://www.w3.org/2000/svg", "")
+            assert "https://" not in body
+
+    with_listeners(dialogue)

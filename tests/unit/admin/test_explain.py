@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.cli.explain import Asked, Rules, explain, fields_of, render
+from proxy.admin.explain import Asked, Rules, explain, fields_of, render
 from proxy.identity.settings import ExemptSettings
 from proxy.matrix.profiles import PROFILES
 from proxy.policies.background_settings import BackgroundMatchSettings, BackgroundSettings
