@@ -1,4 +1,4 @@
-"""Real clients as child processes that sync until they are told the end, and tell every message they hear."""
+"""Real clients as child processes, that tell every message they hear, or page of history they read, as it comes."""
 
 import contextlib
 import json
@@ -11,12 +11,13 @@ from tools.parts import CLIENTS_JS, CLIENTS_VENV
 CLIENTS = Path(__file__).parent / "clients"
 COMMANDS = {
     "nio": [CLIENTS_VENV / "bin" / "python", CLIENTS / "nio_listener.py"],
+    "nio backfill": [CLIENTS_VENV / "bin" / "python", CLIENTS / "nio_backfill.py"],
     "js-sdk": ["node", CLIENTS / "js_listener.mjs"],
 }
 
 
 class Listener:
-    """`heard` are the messages so far; the first line is "ready"."""
+    """`heard` is what it told so far; of one that syncs the first is "ready"."""
 
     def __init__(self, child):
         self.child = child
@@ -38,8 +39,8 @@ class Listener:
 
 
 @contextlib.contextmanager
-def listening(kind, url, account):
-    """Run one until the block is left."""
+def listening(kind, url, account, **more):
+    """Run one until the block is left; `more` is told to it as well."""
     child = subprocess.Popen(
         COMMANDS[kind],
         stdin=subprocess.PIPE,
@@ -50,7 +51,7 @@ def listening(kind, url, account):
     )
     asked = {"url": url, "user_id": account.user_id, "device_id": account.device_id}
     with child.stdin as stdin:
-        stdin.write(json.dumps({**asked, "access_token": account.access_token}) + "\n")
+        stdin.write(json.dumps({**asked, "access_token": account.access_token, **more}) + "\n")
     listener = Listener(child)
     try:
         yield listener

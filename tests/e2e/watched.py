@@ -181,6 +181,19 @@ class Watched:
         body = {"msgtype": "m.text", "body": text}
         return self.ask(account.access_token, "PUT", path, body)["event_id"]
 
+    def fill(self, account, room, number):
+        """Send so many messages over one connection: `message 0` and so on."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=40)
+        headers = {"Authorization": f"Bearer {account.access_token}"}
+        with contextlib.closing(connection):
+            for count in range(number):
+                path = f"/_matrix/client/v3/rooms/{room}/send/m.room.message/{uuid.uuid4().hex}"
+                body = json.dumps({"msgtype": "m.text", "body": f"message {count}"})
+                connection.request("PUT", path, body, headers)
+                response = connection.getresponse()
+                assert response.status == 200, response.read()
+                response.read()
+
     def position(self, account):
         """Where a sync goes on from, once a poll from there finds nothing for a while."""
         path = f"/_matrix/client/v3/sync?filter={NO_ROOMS}&timeout="
