@@ -1,10 +1,13 @@
 """What a slow client has not taken yet of its answer, so that the homeserver's worker is free long before (§3.5).
 
-While the client's socket is full its answer gathers in a `BodyStore`. The client must drain what waits for it at a minimum
-rate, measured past our own and the kernel's buffers; it is not counted while nothing waits.
+While the client's socket is full its answer gathers in a `BodyStore`. Once that holds as much as may be kept in memory, the
+homeserver waits for the client a moment: a client on a good line takes it all by then, and no disk is used. Only a slow one's
+answer goes on to the spool. The client must drain what waits for it at a minimum rate, measured past our own and the kernel's
+buffers; it is not counted while nothing waits.
 """
 
 import array
+import asyncio
 import fcntl
 import socket
 import termios
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from proxy.downstream.client_socket import ClientSocket
 
 _UNIT_BYTES: Final = 65_536
+#: A line of 40 Mbit/s takes 256 KiB within it; longer would be time of a worker for everybody slower.
+_PATIENCE_S: Final = 0.05
 
 
 class Outbox:
@@ -27,7 +32,17 @@ class Outbox:
     `closes` is None until the answer is complete; then whether its end is the connection's.
     """
 
-    __slots__ = ("_backlog_bytes", "_bodies", "_connection", "_principal", "_store", "closes", "floor")
+    __slots__ = (
+        "_backlog_bytes",
+        "_bodies",
+        "_connection",
+        "_patience",
+        "_principal",
+        "_spools",
+        "_store",
+        "closes",
+        "floor",
+    )
 
     def __init__(
         self, connection: "ClientSocket", bodies: Bodies, principal: Principal | None, now: float
@@ -36,6 +51,8 @@ class Outbox:
         self._bodies = bodies
         self._principal = principal
         self._store: BodyStore | None = None
+        self._spools = False
+        self._patience: asyncio.TimerHandle | None = None
         self.floor: RateFloor = bodies.floor(principal, now)
         self.closes: bool | None = None
         self._backlog_bytes = self._waiting_bytes()
@@ -58,11 +75,28 @@ class Outbox:
             store.on_ready = self.pump
             store.on_room = self._connection.outbox_has_room
             store.on_failed = self._failed
-        return store.append(data) is TAKEN
+        verdict = store.append(data)
+        if self._spools or store.held_bytes < self._bodies.answers.memory_bytes:
+            return verdict is TAKEN
+        if self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(_PATIENCE_S, self._lose_patience)
+        return False
+
+    def _lose_patience(self) -> None:
+        """The client is slow: from now on the homeserver does not wait for it."""
+        self._patience = None
+        self._spools = True
+        self._connection.outbox_has_room()
+
+    def _be_patient_no_longer(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def finish(self, *, close: bool) -> None:
         """The answer is complete."""
         self.closes = close
+        self._be_patient_no_longer()
         if self._store is not None:
             self._store.finish()
 
@@ -75,6 +109,13 @@ class Outbox:
                 break
             self._backlog_bytes += len(data)
             connection.transport.write(data)
+        if (
+            self._patience is not None
+            and store is not None
+            and 2 * store.held_bytes <= self._bodies.answers.memory_bytes
+        ):
+            self._be_patient_no_longer()
+            connection.outbox_has_room()
         if not connection.client_full and self.is_empty:
             connection.outbox_drained()
 
@@ -85,6 +126,7 @@ class Outbox:
 
     def end(self) -> None:
         """Drop what is left."""
+        self._be_patient_no_longer()
         if self._store is not None:
             self._store.end()
 
