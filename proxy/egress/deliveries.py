@@ -145,10 +145,14 @@ class Deliveries:
         """Book the address that a delivery was connected to.
 
         Raises:
-            RefusedError: if that one is full.
+            RefusedError: if that one is full, or the gateway has begun to be refused while this one was on its way.
         """
         delivery.address = address_key(address)
-        if delivery.place is not None and not self.places.move(delivery.place, delivery.address):
+        if delivery.place is None:
+            return
+        if delivery.admission is not None and not self.breaker.is_admitted(delivery.admission):
+            raise RefusedError(EgressReason.GATEWAY_REFUSED)
+        if not self.places.move(delivery.place, delivery.address):
             raise RefusedError(EgressReason.GATEWAY_BUSY)
 
     # Ending.

@@ -12,6 +12,7 @@ import proxy.egress.deliveries
 from proxy.egress.egress import Egress
 from proxy.egress.settings import EgressSettings
 from proxy.egress.state import FILE_NAME
+from proxy.policies.push_egress import DeliveryEnd
 
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
 REFUSED = ("gateway_refused", 503)
@@ -199,6 +200,37 @@ def test_plain_deliveries_under_way_are_cut_with_words_when_their_gateway_is_ref
         world.skew += 30
         first.reset()
         assert [(await client.answer())[:2] for client in others] == [REFUSED] * 3
+
+    in_world(tell)
+
+
+@pytest.mark.parametrize("through", ["plain", "tunnel"])
+def test_a_delivery_on_its_way_when_its_gateway_is_refused_goes_no_further(through):
+    async def tell(world):
+        host = await world.host(None)
+        world.egress.learn("push.test", host.port)
+        deliveries = world.egress.deliveries
+        on_its_way = asyncio.Event()
+        may_go_on = asyncio.Event()
+        connect = world.egress.dialer.connect
+
+        async def slow_connect(*arguments):
+            on_its_way.set()
+            await may_go_on.wait()
+            return await connect(*arguments)
+
+        world.egress.dialer.connect = slow_connect
+        if through == "plain":
+            told = asyncio.ensure_future(world.deliver(host))
+        else:
+            told = asyncio.ensure_future(world.connect("push.test", host.port))
+        await on_its_way.wait()
+        for _ in range(3):
+            one = deliveries.begin("push.test", host.port, tls=through == "tunnel")
+            deliveries.end(one, DeliveryEnd.STALLED)
+        may_go_on.set()
+        assert (await told)[1 if through == "tunnel" else 0] == "gateway_refused"
+        assert world.egress.statistics().deliveries_under_way == 0
 
     in_world(tell)
 
