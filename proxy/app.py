@@ -40,6 +40,8 @@ from proxy.upstream.profile_detection import detect_profile
 _TURNS_PER_ROUND = 4
 _TURN_S = 0.25  # a deadline is found within a round of a second
 _LAG_SPAN_S = 60.0  # of which the worst lag is told
+_ENDED_AT_ONCE = 32  # a millisecond's work
+_BETWEEN_ENDS_S = 0.004
 _LAST_CALL_S = 0.5  # after the drain deadline, for the last answers to be taken
 _WATCH_EVERY_S = 2.0
 
@@ -96,6 +98,7 @@ class Application:
         self._started_at = clock.wall_time()
         self._started = clock.now()
         self._turn: asyncio.TimerHandle | None = None
+        self._overdue: list[ClientConnection] = []
         self._turn_due = 0.0
         self._lag_s = 0.0
         self._worst_lag = RecentMaximum(_LAG_SPAN_S, clock.now())
@@ -232,6 +235,16 @@ class Application:
             rules=rule_statistics(self.pipeline, self.profile),
         )
 
+    def _end_overdue(self) -> None:
+        """Act on clients' deadlines, a few at a time: thousands of idle connections may be due together, and others wait."""
+        now = clock.now()
+        overdue, self._overdue = self._overdue[:_ENDED_AT_ONCE], self._overdue[_ENDED_AT_ONCE:]
+        if self._overdue:
+            asyncio.get_running_loop().call_later(_BETWEEN_ENDS_S, self._end_overdue)
+        for client in overdue:
+            if client.deadline_at <= now:
+                client.deadline_passed(now)
+
     def _schedule_turn(self) -> None:
         loop = asyncio.get_running_loop()
         self._turn_due = clock.now() + _TURN_S
@@ -244,8 +257,8 @@ class Application:
         self._worst_lag.latest = max(self._worst_lag.latest, lag_s)
         self._worst_lag.value(now)  # turns the slots
         try:
-            for client in self.listener.connections.passed(now):
-                client.deadline_passed(now)
+            self._overdue += self.listener.connections.passed(now)
+            self._end_overdue()
             for upstream in self._upstreams.passed(now):
                 upstream.deadline_passed(now)
             self.pool.end_waits(now)
