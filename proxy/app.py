@@ -3,7 +3,7 @@
 import asyncio
 import resource
 import signal
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import structlog
@@ -94,6 +94,10 @@ class Application:
         self._probe = HomeserverProbe(settings.homeserver.url)
         views = Views(self.snapshot, self.pipeline, self._rules, self.reload)
         self.operators = OperatorListeners(settings.admin, settings.metrics, views, self._is_ready)
+        self.egress = parts.egress(settings, asyncio.get_running_loop())
+        self.pipeline.pushers.learn = self.egress.learn
+        if settings.egress.listen is not None:
+            self.pipeline.tell_of_peers(self.egress.federation_peer)
         self._detection: asyncio.Task[None] | None = None
         self._started_at = clock.wall_time()
         self._started = clock.now()
@@ -114,6 +118,8 @@ class Application:
         await _started(
             self.operators.start(), f"{self._settings.admin.listen} or {self._settings.metrics.listen}"
         )
+        if self._settings.egress.listen is not None:
+            await _started(self.egress.start(), self._settings.egress.listen.address)
         self._schedule_turn()
         if self.profile is None:
             self._detection = asyncio.create_task(self._detect_profile())
@@ -146,6 +152,7 @@ class Application:
         configure_logs(new.log)
         self.operators.configure(new.admin)
         self._reconfigure(new)
+        self.egress.reload(new.egress)
         self.listener.configure(new.connections, access=new.log.access)
         _log.info("settings read again", changed=changed, needs_restart=later)
         self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
@@ -192,7 +199,9 @@ class Application:
         while len(self.listener.connections) and clock.now() < ends_at and not at_once.is_set():
             await _wait(at_once, 0.05)
         self.listener.close_all()
-        await asyncio.gather(self._last_call(at_once), self.operators.stop(), self._probe.close())
+        await asyncio.gather(
+            self._last_call(at_once), self.operators.stop(), self._probe.close(), self.egress.stop()
+        )
         self.listener.abort_all()
         self.pool.close()
         if self._detection is not None:
@@ -233,6 +242,7 @@ class Application:
             loop_lag_worst_s=self._worst_lag.value(clock.now()),
             pool=self.pool.statistics(),
             rules=rule_statistics(self.pipeline, self.profile),
+            egress=None if self._settings.egress.listen is None else asdict(self.egress.statistics()),
         )
 
     def _end_overdue(self) -> None:
