@@ -1,11 +1,14 @@
 """Builds the parts that `app` puts together: from settings and figures to objects, without starting anything."""
 
+import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 from proxy import clock
 from proxy.addresses import Address, parse_homeserver_url
 from proxy.admin.explain import Rules
 from proxy.config.settings import Settings
+from proxy.egress.egress import Egress
 from proxy.gate.background import BackgroundWork
 from proxy.gate.gates import Gates
 from proxy.gate.identity import IdentityGate
@@ -221,6 +224,14 @@ def _gates(settings: Settings, found: Figures, questions: Questions) -> Gates:
         pushers=PusherGate(
             PusherCap(settings.pushers.max_per_user), questions, enforces=enforces(settings.pushers.mode)
         ),
+    )
+
+
+def egress(settings: Settings, loop: asyncio.AbstractEventLoop) -> Egress:
+    """Make the way out for push deliveries."""
+    directory = settings.state_directory
+    return Egress(
+        settings.egress, loop, clock.now, state_directory=None if directory is None else Path(directory)
     )
 
 

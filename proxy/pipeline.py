@@ -14,6 +14,7 @@ Refusals of every step meet in `refuse` and `refusal`.
 """
 
 import os
+from collections.abc import Callable
 from itertools import count
 from typing import Final, cast
 
@@ -33,13 +34,14 @@ from proxy.matrix.routes import find_endpoint
 from proxy.matrix.sync_request import lower_timeout
 from proxy.mechanisms.rate_floor import RateFloor
 from proxy.observability.recorder import Recorder
+from proxy.policies.push_egress import peer_of
 from proxy.spool.body_store import BodyStore
 from proxy.upstream.bodies import Bodies
 from proxy.upstream.exchange import ENDED, IN_SERVICE, NOBODY, READING, ClientPort, Exchange
 from proxy.upstream.pool import Pool
 from proxy.upstream.request_body import RequestBody
 
-_SYNC, _MEDIA = RouteClass.SYNC, RouteClass.MEDIA
+_SYNC, _MEDIA, _FEDERATION = RouteClass.SYNC, RouteClass.MEDIA, RouteClass.FEDERATION
 _NO_POLL = Poll.NONE
 _SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
 _SYNC_UNKNOWN_S = 210.0
@@ -74,6 +76,7 @@ class Pipeline:
         self._id_prefix = b"fg-%s-" % os.urandom(4).hex().encode()
         self._ids = count(1)
         self._warned_at = -_WARN_EVERY_S
+        self._learn_peer: Callable[[str], None] | None = None
         self.configure(
             figures,
             client_keys,
@@ -104,7 +107,8 @@ class Pipeline:
             asker = self.client_keys.resolve(asker.peer, named)
             if asker.suspected_ingress:
                 self._warn_of_ingress(asker, now)
-        added = asker.fields(asker.scheme(fields.forwarded_proto, b"http") if asker.trusted else b"http")
+        scheme = port.scheme
+        added = asker.fields(asker.scheme(fields.forwarded_proto, scheme) if asker.trusted else scheme)
         request_id = fields.request_id
         if request_id is None:
             request_id = self._id_prefix + b"%x" % next(self._ids)
@@ -264,6 +268,7 @@ class Pipeline:
             or exchange.permits is not None
             or exchange.failure is not None
             or exchange.endpoint.kills_token
+            or (self._learn_peer is not None and exchange.endpoint.route is _FEDERATION)
         ):
             self._ended_with_more(exchange, now)
         else:
@@ -287,6 +292,18 @@ class Pipeline:
         self.background.ended(exchange, now, abandoned=exchange.client is NOBODY)
         self.waits.give_back(exchange, now)
         self.tunnels.give_back(exchange)
+        if self._learn_peer is not None and exchange.endpoint.route is _FEDERATION and 200 <= status < 300:
+            self._tell_of_peer(exchange, self._learn_peer)
+
+    def tell_of_peers(self, learn: Callable[[str], None]) -> None:
+        """Tell `learn` the name of each homeserver whose signed request ours accepted."""
+        self._learn_peer = learn
+
+    def _tell_of_peer(self, exchange: Exchange, learn: Callable[[str], None]) -> None:
+        authorization = exchange.head.fields.authorization
+        peer = peer_of(exchange.head.target, authorization[0]) if len(authorization) == 1 else None
+        if peer is not None:
+            learn(peer)
 
     def withdraw(self, exchange: Exchange) -> None:
         """Its client left before the homeserver got it."""

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.admin.settings import AdminSettings, MetricsSettings
 from proxy.downstream.settings import ConnectionSettings, ListenSettings
+from proxy.egress.settings import EgressSettings
 from proxy.identity.settings import ClientsSettings, IdentitySettings
 from proxy.observability.settings import LogSettings
 from proxy.policies.background_settings import BackgroundSettings
@@ -32,6 +33,7 @@ class Settings(BaseModel):
     uploads: UploadSettings = UploadSettings()
     background: BackgroundSettings = BackgroundSettings()
     pushers: PusherSettings = PusherSettings()
+    egress: EgressSettings = EgressSettings()
     admin: AdminSettings = AdminSettings()
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()

@@ -88,7 +88,7 @@ class Egress:
         if self._state_directory is not None:
             read_known(self._state_directory, self.known)
         if self.settings.listen is not None:
-            await self._listen(self.settings.listen)
+            await self._listen(self.settings.listen.address)
         self._take_turn()
 
     async def _listen(self, text: str) -> None:

@@ -8,12 +8,26 @@ from proxy.addresses import parse_listen_address
 from proxy.mechanisms.origin_names import normal_host, split_authority, written
 
 
+class EgressListenSettings(BaseModel):
+    """Where the homeserver finds it: `host:port`, `[v6]:port` or `unix:/path`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    address: str
+
+    @field_validator("address")
+    @classmethod
+    def _address_can_be_read(cls, text: str) -> str:
+        parse_listen_address(text)
+        return text
+
+
 class EgressSettings(BaseModel):
     """The forward proxy that the homeserver is pointed at; `listen: null` is off."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    listen: str | None = None
+    listen: EgressListenSettings | None = None
     clients: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
     allow: tuple[str, ...] = ()
     gateways: tuple[str, ...] = ()
@@ -24,13 +38,6 @@ class EgressSettings(BaseModel):
     resolve_timeout_seconds: float = Field(default=10, gt=0, le=60)
     connect_timeout_seconds: float = Field(default=10, gt=0, le=60)
     max_connections: int = Field(default=1024, ge=1)
-
-    @field_validator("listen")
-    @classmethod
-    def _listen_can_be_read(cls, text: str | None) -> str | None:
-        if text is not None:
-            parse_listen_address(text)
-        return text
 
     @field_validator("clients", "allow")
     @classmethod

@@ -1,5 +1,6 @@
 """Registrations of pushers wait here for the account's list, one after the other (behaviour.md §7.1)."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -9,6 +10,7 @@ from proxy.gate.steps import Steps
 from proxy.identity.principal import Principal
 from proxy.matrix.access_token import AccessToken
 from proxy.matrix.pusher_request import MAX_BODY_BYTES, parse_pusher_request, parse_pushers
+from proxy.policies.push_egress import gateway_of
 from proxy.policies.pusher_cap import PusherCap, PusherPermit, PusherVerdict
 from proxy.upstream.exchange import IN_LINE, Exchange
 from proxy.upstream.questions import PUSHERS, Questions
@@ -25,11 +27,15 @@ class PusherGate:
         self.cap = cap
         self.enforces = enforces
         self._questions = questions
+        #: Told of the gateway of each pusher that the homeserver accepted, host and port.
+        self.learn: Callable[[str, int], object] = _forget
 
     def take(self, exchange: Exchange, now: float) -> bool:
         """Tell whether the request may go on now; else `may_register` follows, or it is refused. It has its worker by now."""
         principal = cast(Principal, exchange.principal)
         body = None if exchange.body is None else exchange.body.whole(MAX_BODY_BYTES)
+        if body is not None:
+            exchange.given().gateway = gateway_of(body)
         request = (
             None
             if body is None or not principal.confirmed or principal.exempt
@@ -50,10 +56,15 @@ class PusherGate:
     def give_back(self, exchange: Exchange, now: float) -> None:
         """The homeserver is done with it, or never got it: the account's next has its turn."""
         permits = exchange.permits
-        if permits is None or permits.pusher is None:
+        if permits is None:
+            return
+        succeeded = 200 <= exchange.status < 300
+        if permits.gateway is not None and succeeded:
+            self.learn(*permits.gateway)
+        if permits.pusher is None:
             return
         permit, permits.pusher = permits.pusher, None
-        following = self.cap.end(permit, succeeded=200 <= exchange.status < 300)
+        following = self.cap.end(permit, succeeded=succeeded)
         if following is not None:
             self._ask(following, now)
 
@@ -73,3 +84,7 @@ class PusherGate:
                 return
             self.steps.reported(exchange, Reason.PUSHERS_FULL)
         self.steps.may_register(exchange, now)
+
+
+def _forget(_: str, __: int) -> None:
+    """Nobody is told."""

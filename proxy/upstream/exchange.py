@@ -4,7 +4,7 @@ An exchange goes through its stages in order, may skip some, and ends exactly on
 homeserver works on its request is replaced by `NOBODY`: the answer is read and dropped, since the work goes on (§4.6).
 """
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from proxy.errors import Reason
 from proxy.http1.request_head import RequestHead
@@ -39,6 +39,9 @@ _KEEP_ALIVE = b"\r\nConnection: keep-alive\r\n\r\n"
 class ClientPort(Protocol):
     """What an exchange asks of the client's connection."""
 
+    #: What the client speaks, as X-Forwarded-Proto names it.
+    scheme: ClassVar[bytes]
+
     def write(self, data: bytes) -> None:
         """Send bytes to the client."""
 
@@ -71,6 +74,8 @@ class Nobody:
     """In the place of a client that is gone: whatever it would get is dropped."""
 
     __slots__ = ()
+
+    scheme: ClassVar[bytes] = b"http"
 
     def write(self, data: bytes) -> None:
         """Drop it."""
@@ -163,13 +168,17 @@ class Course(Protocol):
 
 
 class Permits:
-    """What few requests are given: a long poll's place, a background request's, a pusher's turn, a tunnel's right to be."""
+    """What few requests are given: a long poll's place, a background request's, a pusher's turn, a tunnel's right to be.
 
-    __slots__ = ("background", "pusher", "tunnel", "wait")
+    `gateway` is the host and port of the pusher that a request registers.
+    """
+
+    __slots__ = ("background", "gateway", "pusher", "tunnel", "wait")
 
     def __init__(self) -> None:
         self.wait: WaitPermit[Exchange] | None = None
         self.background: GatePermit[Exchange] | None = None
+        self.gateway: tuple[str, int] | None = None
         self.pusher: PusherPermit[Exchange] | None = None
         self.tunnel: TunnelPermit | None = None
 

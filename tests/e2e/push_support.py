@@ -119,7 +119,7 @@ class WayOut:
     def __init__(self, lookup, gateways, **settings):
         self._lookup = lookup
         self._gateways = gateways
-        self._settings = EgressSettings(listen="127.0.0.1:0", allow=("127.0.0.0/8",), **settings)
+        self._settings = EgressSettings(listen={"address": "127.0.0.1:0"}, allow=("127.0.0.0/8",), **settings)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: uvloop.run(self._run()))
         self.faults = []

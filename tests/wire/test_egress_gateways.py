@@ -668,7 +668,7 @@ def test_it_listens_at_a_socket_file_too(tmp_path):
     async def tell(world):
         host = await world.host()
         egress = Egress(
-            EgressSettings(listen=f"unix:{tmp_path}/out.sock", allow=("127.0.0.0/8",), clients=()),
+            EgressSettings(listen={"address": f"unix:{tmp_path}/out.sock"}, allow=("127.0.0.0/8",), clients=()),
             asyncio.get_running_loop(), world.clock, lookup=world.lookup,
         )  # fmt: skip
         await egress.start()

@@ -28,7 +28,7 @@ def test_gateways_get_one_spelling():
         ("gateways", ("https://push.example",), "is no gateway"),
         ("gateways", ("push.example/x",), "is no gateway"),
         ("gateways", ("2130706433",), "is no gateway"),
-        ("listen", "localhost", "has no port"),
+        ("listen", {"address": "localhost"}, "has no port"),
         ("failure_threshold", 0, "greater than or equal to 1"),
     ],
 )
