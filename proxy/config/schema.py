@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Sequence
+from types import UnionType
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
@@ -14,7 +15,10 @@ _LIKENESS = 0.6
 
 
 def section(annotation: Any) -> type[BaseModel] | None:
-    """Return the settings class an annotation stands for, or None where it is a single value or a list."""
+    """Return the settings class an annotation stands for, also where it may be null; None for a value or a list."""
+    if isinstance(annotation, UnionType):
+        models = [model for member in get_args(annotation) if (model := section(member)) is not None]
+        return models[0] if len(models) == 1 else None
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
 
