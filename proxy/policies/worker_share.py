@@ -239,6 +239,15 @@ class WorkerShare:
                 overdue.append(ticket)
         return overdue
 
+    def clear_lines(self, now: float) -> list[Ticket]:
+        """Take everybody out of line, by lane and age: another share takes over. What runs is still given back here."""
+        cleared: list[Ticket] = []
+        for lane in self._lanes:
+            cleared += lane.parked
+        for ticket in cleared:
+            leave_line(ticket, now)
+        return cleared
+
     def dispatch(self, now: float) -> Sequence[Ticket]:
         """Give who runs now, after `expired` or `take` took requests out of line that others of the same flow were behind."""
         granted: list[Ticket] = []

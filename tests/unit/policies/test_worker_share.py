@@ -293,6 +293,17 @@ def test_those_who_waited_too_long_are_taken_out_of_line():
     assert share.statistics(31.0).lanes[0].expired_total == 2
 
 
+def test_lines_can_be_cleared_for_another_share_while_what_runs_ends_here():
+    share = generic()
+    fillers = fill(share)
+    waiting = [ask(share, f"waiting {i}", lane=i % 2)[0] for i in range(4)]
+    assert share.clear_lines(1.0) == [waiting[0], waiting[2], waiting[1], waiting[3]]
+    assert {each.state for each in waiting} == {ENDED}
+    assert share.next_deadline() == float("inf")
+    assert [share.release(filler, 2.0) for filler in fillers] == [()] * 16
+    assert share.statistics(2.0).active_flows == 0
+
+
 def test_one_who_leaves_the_line_lets_those_behind_it_from_elsewhere_pass():
     share = one_lane(workers=8, share=0.5)
     held = [ask(share, f"account {i}", address="nat")[0] for i in range(7)]
