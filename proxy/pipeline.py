@@ -150,15 +150,18 @@ class Pipeline:
             if reason is not None:
                 self.refuse(exchange, reason)
                 return
-        if exchange.endpoint.poll is _NO_POLL or self.waits.take(exchange, now):
+        if exchange.endpoint.poll is not _NO_POLL and not self.waits.take(exchange, now):
+            return
+        if exchange.body is None and not self.background.is_background(exchange):
+            self.may_work(exchange, now)  # the everyday request
+        else:
             self.may_wait(exchange, now)
 
     def may_wait(self, exchange: Exchange, now: float) -> None:
         """Read the body, if there is one and it may be read."""
         body = exchange.body
         if body is None:
-            if not self.background.is_background(exchange) or self.background.take(exchange, now):
-                self.may_work(exchange, now)
+            self._complete(exchange, now)
             return
         if body.left > 0 and not self._may_read(exchange, body.left, now):
             return
@@ -216,9 +219,11 @@ class Pipeline:
     def body_read(self, exchange: Exchange) -> None:
         """Go on with a request whose body is there, or can be kept no longer."""
         if exchange.stage == READING:
-            now = clock.now()
-            if not self.background.is_background(exchange) or self.background.take(exchange, now):
-                self.may_work(exchange, now)
+            self._complete(exchange, clock.now())
+
+    def _complete(self, exchange: Exchange, now: float) -> None:
+        if not self.background.is_background(exchange) or self.background.take(exchange, now):
+            self.may_work(exchange, now)
 
     def may_work(self, exchange: Exchange, now: float) -> None:
         """Take a worker, or a place in line."""

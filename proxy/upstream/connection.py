@@ -282,7 +282,9 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._chunks = None
         if self._paused_at:
             self.set_client_full(False)
-        if self._reusable and not beyond and exchange.is_sent(self):
+        body = exchange.body
+        all_sent = (body is None or body.is_sent) and not self.transport.get_write_buffer_size()
+        if self._reusable and not beyond and all_sent:
             self.used_before = True
             self._pool.release(self, now)
         else:
