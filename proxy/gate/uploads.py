@@ -10,7 +10,7 @@ from proxy.matrix.media_config import TARGETS, UNKNOWN_PATH, NotAConfigError, pa
 from proxy.policies.body_size import BodySizes
 from proxy.policies.upload_auth import BodyVerdict, judge_large_body
 from proxy.upstream.exchange import Exchange
-from proxy.upstream.questions import Questions
+from proxy.upstream.questions import Questions, without_chunks
 
 _READ, _MISSING_TOKEN, _RELAY, _UNAVAILABLE = BodyVerdict
 
@@ -53,7 +53,8 @@ class UploadGate:
             return Reason.MISSING_TOKEN
         if verdict is _RELAY and principal.refusal is not None:
             self.relayed_total += self.enforces
-            return principal.refusal.answer
+            answer = principal.refusal.answer
+            return answer if exchange.head.minor else without_chunks(answer)
         return Reason.IDENTITY_UNKNOWN
 
     def _ask(self, exchange: Exchange, attempt: int, now: float) -> None:

@@ -10,6 +10,7 @@ from proxy import clock
 from proxy.errors import Reason
 from proxy.http1.chunked import BadChunkError, ChunkedBody
 from proxy.http1.request_head import parse_request_head
+from proxy.http1.response_head import without_chunking
 from proxy.identity.client_key import Client
 from proxy.matrix.routes import find_endpoint
 from proxy.spool.body_store import BodyStore
@@ -123,6 +124,12 @@ class _Asker(Nobody):
         if self.exchange is not None:
             self.exchange = None
             self._done(status, self._answer, _body_of(self._answer) if status else b"")
+
+
+def without_chunks(answer: bytes) -> bytes:
+    """Give an answer as a client of HTTP/1.0 can read it: its body ends with the connection."""
+    head, end, _ = answer.partition(b"\r\n\r\n")
+    return without_chunking(head) + end + _body_of(answer)
 
 
 def _body_of(answer: bytes) -> bytes:

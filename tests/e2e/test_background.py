@@ -1,6 +1,6 @@
 """A real client pages a room's history as background work while people chat, before a real Synapse that stands still a while.
 
-The room has 150 messages; `FAIRGATE_BACKFILL_EVENTS=5000 .venv/bin/python -m pytest tests/e2e/test_background.py` takes more.
+The room has 150 messages; `BACKFILL_EVENTS=5000 .venv/bin/python -m pytest tests/e2e/test_background.py` takes more.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from listeners import listening
 from tap import Tap
 from watched import call
 
-EVENTS = int(os.environ.get("FAIRGATE_BACKFILL_EVENTS", "150"))
+EVENTS = int(os.environ.get("BACKFILL_EVENTS", "150"))
 PAGE = max(3, EVENTS // 50)
 GATE_TIMEOUT_S = 1.0
 PATIENCE_S = 1.5  # of the client that backfills, for a page

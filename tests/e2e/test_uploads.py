@@ -145,7 +145,7 @@ def is_whole(answer):
     length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head_)
     if length:
         return len(body) >= int(length[1])
-    return bool(end) and body.endswith(b"0\r\n\r\n")
+    return bool(end) and body.endswith((b"0\r\n\r\n", b"}"))  # a JSON object to the end of the connection
 
 
 def parsed(answer):
@@ -198,7 +198,11 @@ def test_the_homeservers_own_401_is_passed_on_byte_for_byte(tap, gate, framing):
         answer = client.read_all()
     asked = next(one for one in tap.of(WHOAMI) if token in one.fields["authorization"])
     assert b'"M_UNKNOWN_TOKEN"' in asked.answer
-    assert without_connection(answer) == without_connection(asked.answer)
+    if framing.version == "1.0":
+        assert parsed(answer)[::2] == parsed(asked.answer)[::2], "without the chunks, which it cannot read"
+        assert b"chunked" not in answer
+    else:
+        assert without_connection(answer) == without_connection(asked.answer)
     assert uploads(tap)[before:] == []
 
 
