@@ -512,13 +512,34 @@ def test_a_client_that_waits_for_a_connection_may_leave(in_a_world):
     in_a_world(tell, homeserver={"connections": 1})
 
 
-def test_a_connection_too_many_is_closed_at_once(in_a_world):
+def test_one_too_many_takes_the_place_of_who_waits_longest_without_having_asked(in_a_world):
     async def tell(world):
-        lines = [await world.connect() for _ in range(3)]
-        await until(lambda: len(world.application.listener.connections) == 3)
+        script = world.homeserver.begin((THINKS, Answer(OK)))
+        busy, _ = await connect(world)
+        await busy.send(GET)
+        await requests_arrived(world, 1)
+        idle = [(await connect(world))[0] for _ in range(2)]
+        newcomer, _ = await connect(world)
+        assert await idle[0].until_ended() == b""
+        await newcomer.send(GET)
+        await newcomer.until_received(OK)
+        answer_request(world, 0, OK)
+        await busy.until_received(OK)
+        assert idle[1].ended is None
+        assert len(script.requests) == 2
+
+    in_a_world(tell, **connections(max=3))
+
+
+def test_one_too_many_is_closed_at_once_where_everybody_is_served(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((THINKS,) * 3)
+        for number in range(3):
+            line, _ = await connect(world)
+            await line.send(GET)
+            await requests_arrived(world, number + 1)
         assert await (await world.connect()).until_ended() == b""
-        for line in lines:
-            line.transport.abort()
+        assert world.workers() == (3, 0, 0)
 
     in_a_world(tell, **connections(max=3))
 
