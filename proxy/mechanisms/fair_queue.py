@@ -133,11 +133,11 @@ class FairQueue(Generic[C]):
                 self._by_holds[bundle.key[1]].drop(bundle)
 
     def first(self, free: int, now: float) -> Turn[C] | None:
-        """Give who may take one of `free` workers and is first, None if nobody may."""
+        """Give who may take a free worker and is first, None if nobody may. A flow needs more in `free` than it holds."""
         best: Turn[C] | None = None
         emptied = -1
         for key, ranked in self._by_holds.items():
-            if key >= free or key >= self.flow_cap:
+            if key > 0 and (key >= free or key >= self.flow_cap):
                 continue
             turn = self._first_of(ranked, now)
             if turn is None:

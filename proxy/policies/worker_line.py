@@ -25,6 +25,12 @@ def code_of(lane: Lane, ticket: Ticket) -> int:
     return lane.index * _KINDS + ticket.history * _HISTORY + ticket.exempt * _EXEMPT
 
 
+def really_free(lane: Lane) -> int:
+    """Give how many workers are free at the homeserver: also held ones beyond the quarter count here."""
+    pool = lane.pool
+    return min(lane.free - lane.excess, pool.free - pool.excess)
+
+
 def bring_up(pool: Pool, flow: Flow, source: Source | None, now: float) -> None:
     """Bring figures up to date, before what they depend on changes."""
     flow.bring_up(pool.level)
@@ -168,7 +174,7 @@ def _next(pool: Pool, now: float) -> tuple[Turn[Ticket] | None, bool]:
     for lane in pool.lanes:
         if lane.free <= 0 or not lane.parked:
             continue
-        turn = lane.queue.first(min(lane.free, pool.free), now)
+        turn = lane.queue.first(really_free(lane), now)
         if turn is None:
             continue
         if lane.below_guarantee():

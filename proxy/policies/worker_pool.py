@@ -114,6 +114,7 @@ class Pool:
     __slots__ = (
         "active",
         "contended",
+        "excess",
         "flows",
         "free",
         "held",
@@ -132,6 +133,7 @@ class Pool:
     def __init__(self, rule: PoolRule, max_lead_s: float, now: float) -> None:
         self.workers = self.free = 0
         self.quarter = self.held = 0
+        self.excess = 0  # held beyond the quarter: taken at the homeserver, free in the books
         self.source_cap = 1
         self.waiting = 0
         self.active = 0  # flows with something in line or in service
@@ -149,6 +151,7 @@ class Pool:
         self.workers = workers
         self.quarter = workers // 4
         self.free = workers - running - min(self.held, self.quarter)
+        self.excess = max(0, self.held - self.quarter)
         self.source_cap = max(1, int(workers * address_share))
 
     def turn_s(self) -> float:
@@ -183,6 +186,7 @@ class Lane:
     __slots__ = (
         "bounded",
         "ended",
+        "excess",
         "expired_total",
         "flow_cap",
         "free",
@@ -212,7 +216,7 @@ class Lane:
         self.pool = pool
         self.index = index
         self.workers = self.free = 0
-        self.quarter = self.held = 0
+        self.quarter = self.held = self.excess = 0
         self.queue: FairQueue[Ticket] = FairQueue(pool.level, index)
         self.parked: OrderedDict[Ticket, None] = OrderedDict()  # by age: all wait equally long at most
         self.most: MostWaiting[Flow] = MostWaiting()
@@ -228,6 +232,7 @@ class Lane:
         self.workers = workers
         self.quarter = workers // 4
         self.free = workers - running - min(self.held, self.quarter)
+        self.excess = max(0, self.held - self.quarter)
         self.flow_cap = max(1, int(self.pool.workers * rule.share))
         self.source_cap = max(1, int(workers * address_share))
         self.bounded = len(self.pool.lanes) > 1

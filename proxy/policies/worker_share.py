@@ -23,6 +23,7 @@ from proxy.policies.worker_line import (
     leave_line,
     make_room,
     post_all,
+    really_free,
     released,
     serve,
     start,
@@ -102,8 +103,9 @@ class WorkerShare:
         ticket.asked_at = now
         holds = flow.holds
         free = lane.free if lane.free < pool.free else pool.free  # noqa: FURB136 - min() costs 100 ns more
+        spare = really_free(lane) if holds and (pool.excess or lane.excess) else free
         if (
-            ((holds < free and holds < lane.flow_cap) or (ticket.exempt and free > 0))
+            ((holds < spare and holds < lane.flow_cap) or (ticket.exempt and free > 0))
             and (
                 source is None
                 or (
@@ -212,9 +214,11 @@ class WorkerShare:
         lane.held += 1
         if lane.held > lane.quarter:
             lane.free += 1
+            lane.excess += 1
         pool.held += 1
         if pool.held > pool.quarter:
             pool.free += 1
+            pool.excess += 1
         return serve(pool, now) if pool.waiting else NOBODY
 
     def withdraw(self, ticket: Ticket, now: float) -> Sequence[Ticket]:
@@ -340,10 +344,14 @@ class WorkerShare:
             raise RuntimeError(f"released in state {ticket.state}")
         lane = ticket.lane_record
         pool = lane.pool
-        if lane.held <= lane.quarter:
+        if lane.excess:
+            lane.excess -= 1
+        else:
             lane.free += 1
         lane.held -= 1
-        if pool.held <= pool.quarter:
+        if pool.excess:
+            pool.excess -= 1
+        else:
             pool.free += 1
         pool.held -= 1
         ticket.flow_record.held -= 1

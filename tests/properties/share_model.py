@@ -52,6 +52,14 @@ class Model:
     def pool_free(self):
         return self.rule.workers - len(self.running) - min(len(self.held), self.rule.workers // 4)
 
+    def really_free(self, lane):
+        held = sum(self.lane(t) is lane for t in self.held)
+        running = sum(self.lane(t) is lane for t in self.running)
+        return min(
+            self.ceiling(lane) - running - held,
+            self.rule.workers - len(self.running) - len(self.held),
+        )
+
     def flow(self, ticket):
         return self.flows.setdefault(ticket.flow, Record(figure=self.began_with))
 
@@ -67,7 +75,7 @@ class Model:
             return False
         flow, source = self.flow(ticket), self.source(ticket)
         cap = max(1, int(self.rule.workers * lane.share))
-        if not ticket.exempt and flow.holds and not flow.holds < min(free, cap):
+        if not ticket.exempt and flow.holds and not flow.holds < min(self.really_free(lane), cap):
             return False
         if ticket.history and lane.history_per_flow is not None and flow.history >= lane.history_per_flow:
             return False
