@@ -21,7 +21,7 @@ import uvloop
 
 from benchmarks.fairness.addresses import account_of
 from benchmarks.fairness.children import answer, questions
-from benchmarks.fairness.worker_pool import WorkerPool
+from benchmarks.fairness.worker_pool import Counted, WorkerPool
 
 REQUEST_WORKERS = 16
 SYNC_WORKERS = 32
@@ -63,6 +63,7 @@ class Site:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.requests = WorkerPool(REQUEST_WORKERS)
+        self.history = Counted(self.requests)
         self.syncs = WorkerPool(SYNC_WORKERS)
         self.lookups = WorkerPool(None)
         self.others = WorkerPool(None)
@@ -70,8 +71,9 @@ class Site:
 
     def report(self) -> dict[str, object]:
         """Give the figures, and begin them anew."""
-        pools = {
+        pools: dict[str, WorkerPool | Counted] = {
             "requests": self.requests,
+            "history": self.history,
             "syncs": self.syncs,
             "lookups": self.lookups,
             "others": self.others,
@@ -96,6 +98,7 @@ class Request:
         self.length = int(length[1]) if length else 0
         self.status = 200
         self.body = b"{}"
+        self.pool: WorkerPool | Counted
         self.unconfirmed_upload = False
         at_once = _AT_ONCE.get(path)
         if at_once is not None or method == b"OPTIONS":
@@ -112,7 +115,7 @@ class Request:
             self.pool, self.service_s = site.syncs, int(parameters.get(b"timeout", b"0")) / 1000
             self.body = b'{"next_batch":"s2"}'
         else:
-            self.pool = site.requests
+            self.pool = site.history if path.endswith(b"/messages") else site.requests
             self._work(path, parameters)
         if account is None:
             self.status, self.service_s = 401, _REFUSED_S

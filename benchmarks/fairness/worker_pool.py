@@ -63,3 +63,36 @@ class WorkerPool:
         self.busy += 1
         self.most_busy = max(self.most_busy, self.busy)
         self.most_at_once = max(self.most_at_once, self.at_once)
+
+
+class Counted:
+    """Some of a pool's requests, counted for themselves as well: they take its workers like all others."""
+
+    __slots__ = ("_pool", "asked", "at_once", "most_at_once")
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+        self.asked = 0
+        self.at_once = 0
+        self.most_at_once = 0
+
+    def ask(self, start: Callable[[], None]) -> None:
+        """Ask the pool for a worker."""
+        self.asked += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        self._pool.ask(start)
+
+    def give_back(self) -> None:
+        """Give it back."""
+        self.at_once -= 1
+        self._pool.give_back()
+
+    def forget_most(self) -> None:
+        """Let the figures count from here on."""
+        self.asked = 0
+        self.most_at_once = self.at_once
+
+    def figures(self) -> dict[str, int]:
+        """Give what was counted."""
+        return {"asked": self.asked, "at_once": self.at_once, "most_at_once": self.most_at_once}

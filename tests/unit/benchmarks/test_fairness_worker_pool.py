@@ -1,4 +1,4 @@
-from benchmarks.fairness.worker_pool import WorkerPool
+from benchmarks.fairness.worker_pool import Counted, WorkerPool
 
 
 def asked(pool, started, name):
@@ -54,3 +54,16 @@ def test_a_request_that_ends_as_it_starts_leaves_the_worker_to_the_next():
     pool.give_back()
     assert started == ["brief", "last"]
     assert pool.busy == 1
+
+
+def test_some_requests_of_a_pool_can_be_counted_apart():
+    pool, begun = WorkerPool(2), []
+    history = Counted(pool)
+    for ask in (history.ask, history.ask, pool.ask, history.ask):
+        ask(lambda: begun.append(1))
+    assert len(begun) == 2, "they share its workers"
+    assert history.figures() == {"asked": 3, "at_once": 3, "most_at_once": 3}
+    history.give_back()
+    history.forget_most()
+    assert history.figures() == {"asked": 0, "at_once": 2, "most_at_once": 2}
+    assert pool.figures()["at_once"] == 3
