@@ -211,6 +211,7 @@ class Application:
         await asyncio.sleep(0)  # aborted transports end in the next turn of the loop
         self.listener.hangups.close()
         self._spool.close()
+        self.pipeline.recorder.close()
         _log.info("stopped")
 
     async def _last_call(self, at_once: asyncio.Event) -> None:
@@ -243,7 +244,12 @@ class Application:
             pool=self.pool.statistics(),
             rules=rule_statistics(self.pipeline, self.profile),
             egress=None if self._settings.egress.listen is None else asdict(self.egress.statistics()),
+            listener=self._listener_figures(),
         )
+
+    def _listener_figures(self) -> dict[str, object]:
+        figures = self.listener.statistics()
+        return {"crowded": figures.crowded, "turned_away_total": dict(figures.turned_away_total)}
 
     def _end_overdue(self) -> None:
         """Act on clients' deadlines, a few at a time: thousands of idle connections may be due together, and others wait."""

@@ -21,7 +21,13 @@ REDACTED = "<redacted>"
 TARGET_MAX_CHARACTERS = 512
 
 _SECRET = b"access_token"
-_SECRET_KEYS = frozenset({"authorization", "access_token", "token"})
+_SECRET_KEYS = frozenset(
+    {"authorization", "access_token", "refresh_token", "login_token", "as_token", "hs_token", "token"}
+)
+#: Parameters of a query whose values let somebody in: of logins, of confirmations by mail, of registrations.
+_SECRET_PARAMETERS = frozenset(
+    {b"token", b"client_secret", b"logintoken", b"login_token", b"refresh_token", b"code", b"state"}
+)
 #: Decoded more often than a server would, for proxies that decode once more.
 _DECODINGS = 3
 #: Deeper values than this are told as text.
@@ -30,7 +36,11 @@ _PRINTABLE = range(0x20, 0x7F)
 _BACKSLASH = 0x5C
 #: Twisted also splits a query at `;`, a careless client writes a second `?`.
 _SEPARATORS = re.compile(rb"([?;#])")
-_SECRET_IN_TEXT = re.compile(r"(access_token[\"']?\s*[=:]\s*|\bbearer\s+)[^\s&,}\])]+", re.IGNORECASE)
+_SECRET_IN_TEXT = re.compile(
+    r"((?:access|refresh|login|as|hs)_token[\"']?\s*[=:]\s*|\bbearer\s+)[^\s&,}\])]+", re.IGNORECASE
+)
+#: What Synapse's and MAS's tokens look like wherever they stand; an account may be called so.
+_TOKEN_IN_TEXT = re.compile(r"(?<![@\w])(?:sy[trl]|m(?:at|ct|pt|ar|cr))_[A-Za-z0-9_+/=-]{8,}")
 
 
 def configure_logs(settings: LogSettings) -> None:
@@ -101,7 +111,7 @@ def _clean(value: object, depth: int) -> object:
 
 
 def _printable(text: str) -> str:
-    text = _SECRET_IN_TEXT.sub(rf"\1{REDACTED}", text)
+    text = _TOKEN_IN_TEXT.sub(REDACTED, _SECRET_IN_TEXT.sub(rf"\1{REDACTED}", text))
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -137,6 +147,9 @@ def _without_token(piece: bytes) -> bytes:
             name, separator, _ = part.partition(b"=")
             # An encoded `=` before the first plain one may have the token in front of it.
             name = _SECRET if b"=" in _decoded(name) or not separator else name
+            return b"".join([*kept, name, b"=", REDACTED.encode()])
+        name, separator, _ = part.partition(b"=")
+        if separator and _decoded(name) in _SECRET_PARAMETERS:
             return b"".join([*kept, name, b"=", REDACTED.encode()])
         kept.append(part)
     return piece

@@ -57,6 +57,18 @@ def _clients(now: Snapshot) -> Iterator[Metric]:
         ("reason", "mode"),
         (*enforced, *reported),
     )
+    if now.listener is not None:
+        yield gauge(
+            "client_connections_crowded",
+            "1 while more than three quarters of the connections are taken, and each address has its limit.",
+            float(now.listener["crowded"]),
+        )
+        yield counters(
+            "client_connections_turned_away",
+            "Clients' connections closed to keep within limits, by reason.",
+            "reason",
+            now.listener["turned_away_total"],
+        )
     yield counter("left", "Requests whose client left before the answer's end.", now.left_total)
 
 

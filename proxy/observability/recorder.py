@@ -1,4 +1,4 @@
-"""Sees each request end and each refusal: feeds the histograms and the books of who was refused, writes the lines of §11.4.
+"""Sees each request end and each refusal: feeds the histograms, the book of who was refused, and the lines of §11.4.
 
 - A refusal has its line always but where `log.access` is `none`; repeats of one flow and reason are counted instead and told
   once a minute (`repeats.py`). A request that held a worker for `log.slow_seconds` has one; a long poll waits by its nature.
@@ -9,6 +9,7 @@ What every request costs is `ended`: two appends and two comparisons.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import structlog
@@ -20,6 +21,7 @@ from proxy.observability.heavy_hitters import HeavyHitters
 from proxy.observability.logs import redact_target
 from proxy.observability.repeats import Repeats, Told
 from proxy.observability.settings import LogSettings
+from proxy.observability.trace import Trace
 
 _NEVER: Final = float("inf")
 _SWITCHED: Final = 101
@@ -93,18 +95,9 @@ class Request(Protocol):
 
     request_id: bytes
     status: int
+    failure: Reason | None
     started_at: float
     sent_at: float
-
-
-class Tracer(Protocol):
-    """Where decisions are recorded, for `fairgate replay`."""
-
-    def ended(self, request: Any, now: float) -> None:
-        """The homeserver is done with it."""
-
-    def refused(self, request: Any, reason: Reason, now: float) -> None:
-        """It got an answer of ours."""
 
 
 #: One flow and what it had: name, worker-seconds in all since it is known, and what it holds now.
@@ -112,13 +105,13 @@ TopFlow = tuple[str, float, int, int]
 
 
 class Recorder:
-    """See the module. `tracer` None: nothing is recorded."""
+    """See the module. `classes` are the names of the route classes."""
 
     def __init__(self, settings: LogSettings, classes: Sequence[str], now: float) -> None:
         self.durations = Durations(classes)
         self.refused_flows: HeavyHitters = HeavyHitters(REFUSED_FLOWS)
         self.reported_total = dict.fromkeys(Reason, 0)
-        self.tracer: Tracer | None = None
+        self.trace: Trace | None = None
         #: Gives the flows that had most; set by who builds the parts.
         self.top_flows: Callable[[float], Iterable[TopFlow]] = _nobody
         self._waits_s, self._services_s = self.durations.waits_s, self.durations.services_s
@@ -133,6 +126,13 @@ class Recorder:
         self._slow_s = _NEVER if settings.slow_seconds is None else settings.slow_seconds
         self._top_every_s = settings.top_every_seconds
         self._top_at = _NEVER if self._top_every_s is None else now + self._top_every_s
+        self._open_trace(settings.trace)
+
+    def close(self) -> None:
+        """Write what is left of the trace."""
+        if self.trace is not None:
+            self.trace.close()
+            self.trace = None
 
     def ended(self, request: Request, now: float) -> None:
         """The homeserver is done with a request that was sent to it, whoever waits for the answer."""
@@ -146,8 +146,8 @@ class Recorder:
         elif request.status == _SWITCHED:
             return  # a tunnel
         self._services_s[route].append(service_s)
-        if self.tracer is not None:
-            self.tracer.ended(request, now)
+        if self.trace is not None:
+            self.trace.ended(request, now)
 
     def refused(self, request: Request | None, reason: Reason, now: float) -> None:
         """A request got an answer of ours; None where its head was not even whole."""
@@ -156,8 +156,8 @@ class Recorder:
             self.refused_flows.add(flow)
         if self._tells and (self._tells_each or self._repeats.may_tell((reason, flow))):
             _log.info("refused", reason=reason.value, status=reason.status, **about(request, now))
-        if self.tracer is not None and request is not None:
-            self.tracer.refused(request, reason, now)
+        if self.trace is not None and request is not None and request.failure is None:
+            self.trace.refused(request, reason, now)
 
     def reported(self, request: Request, reason: Reason) -> None:
         """It would have been refused, were the rule enforced."""
@@ -171,11 +171,23 @@ class Recorder:
     def turn(self, now: float) -> None:
         """Settle what was appended; write the lines whose time has come."""
         self.durations.settle()
+        if self.trace is not None:
+            self.trace.write()
         for told in self._repeats.due(now):
             self._tell_repeats(told)
         if now >= self._top_at and self._top_every_s is not None:
             self._top_at = now + self._top_every_s
             self._tell_top(now)
+
+    def _open_trace(self, name: str | None) -> None:
+        path = None if name is None else Path(name)
+        if self.trace is not None and self.trace.path != path:
+            self.close()
+        if path is not None and self.trace is None:
+            try:
+                self.trace = Trace(path)
+            except OSError as error:
+                _log.error("the trace cannot be opened", path=str(path), error=error.strerror)
 
     def _slow(self, request: Request, ticket: Claim, service_s: float, now: float) -> None:
         _log.info(
