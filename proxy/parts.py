@@ -10,6 +10,7 @@ from proxy.admin.explain import Rules
 from proxy.config.settings import Settings
 from proxy.egress.egress import Egress
 from proxy.gate.background import BackgroundWork
+from proxy.gate.first_syncs import FirstSyncGate
 from proxy.gate.gates import Gates
 from proxy.gate.identity import IdentityGate
 from proxy.gate.pushers import PusherGate
@@ -30,6 +31,7 @@ from proxy.pipeline import Pipeline
 from proxy.policies.background_gate import BackgroundGate
 from proxy.policies.body_size import BodySizes
 from proxy.policies.descriptors import Fit, fit
+from proxy.policies.first_syncs import FirstSyncs
 from proxy.policies.lanes import pool_rules
 from proxy.policies.pusher_cap import PusherCap
 from proxy.policies.settings import RuleMode, given_figures
@@ -173,6 +175,8 @@ def reconfigure(way: Pipeline, settings: Settings, found: Figures) -> None:
     gates.waits.enforces = enforces(sync.mode)
     gates.waits.grace_s, gates.waits.max_timeout_s = sync.grace_seconds, sync.max_timeout_seconds
     gates.waits.reconfigure(found, now)
+    gates.first_syncs.enforces = enforces(sync.mode)
+    gates.first_syncs.rule.max_wait_s = lanes.first_syncs.max_wait_seconds
     gates.uploads.enforces = enforces(settings.uploads.mode)
     gates.uploads.confirm_above_bytes = settings.bodies.confirm_above_bytes
     gates.uploads.sizes.configure(
@@ -207,6 +211,9 @@ def _gates(settings: Settings, found: Figures, questions: Questions) -> Gates:
             grace_s=settings.sync.grace_seconds,
             max_timeout_s=settings.sync.max_timeout_seconds,
             enforces=enforces(settings.sync.mode),
+        ),
+        first_syncs=FirstSyncGate(
+            FirstSyncs(settings.lanes.first_syncs.max_wait_seconds), enforces=enforces(settings.sync.mode)
         ),
         uploads=UploadGate(
             BodySizes(max_json_bytes=bodies.max_json_bytes, max_upload_bytes=settings.uploads.max_bytes),

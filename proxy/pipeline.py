@@ -4,7 +4,8 @@
 2. `begin`: who the client is by address, what kind of request this is, the head as the homeserver gets it (§2.1, §2.2).
 3. `admit`: who asks, by token; the identity gate waits for the homeserver's word where it is not known (§2.3).
 4. `identified`: limits that can refuse at once: tunnels (§1.6), a long poll's budgets (§5).
-5. `may_wait`: how large its body may be, and from whom (§3.3, §3.4); then it is read, before a worker is taken (§3.1).
+   `may_wait`: first syncs of an account wait for each other (§5.5).
+5. `may_begin`: how large its body may be, and from whom (§3.3, §3.4); then it is read, before a worker is taken (§3.1).
 6. `body_read`: a place beside the others, if nobody waits for it (§6); then `may_work`: a worker of its lane (§4).
 7. `has_worker`: the cap of pushers (§7.1); `may_register`: the pool runs the exchange on a connection to the homeserver.
 8. Answer and body pass through `upstream.exchange`, each side pausing the other.
@@ -41,7 +42,8 @@ from proxy.upstream.exchange import ENDED, IN_SERVICE, NOBODY, READING, ClientPo
 from proxy.upstream.pool import Pool
 from proxy.upstream.request_body import RequestBody
 
-_SYNC, _MEDIA, _FEDERATION = RouteClass.SYNC, RouteClass.MEDIA, RouteClass.FEDERATION
+_SYNC, _FIRST_SYNC = RouteClass.SYNC, RouteClass.FIRST_SYNC
+_MEDIA, _FEDERATION = RouteClass.MEDIA, RouteClass.FEDERATION
 _NO_POLL = Poll.NONE
 _SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
 _SYNC_UNKNOWN_S = 210.0
@@ -62,9 +64,8 @@ class Pipeline:
     ) -> None:  # fmt: skip
         self.pool = pool
         self.gates = gates
-        self.identity, self.tunnels, self.waits, self.uploads, self.background, self.workers, self.pushers = (
-            gates
-        )
+        self.identity, self.tunnels, self.waits, self.first_syncs = gates[:4]
+        self.uploads, self.background, self.workers, self.pushers = gates[4:]
         for gate in gates:
             gate.steps = self
         self.bodies = bodies
@@ -150,14 +151,25 @@ class Pipeline:
             if reason is not None:
                 self.refuse(exchange, reason)
                 return
-        if exchange.endpoint.poll is not _NO_POLL and not self.waits.take(exchange, now):
-            return
-        if exchange.body is None and not self.background.is_background(exchange):
+        endpoint = exchange.endpoint
+        if endpoint.poll is not _NO_POLL:
+            if self.waits.take(exchange, now):
+                self.may_wait(exchange, now)
+        elif (
+            exchange.body is None
+            and endpoint.route is not _FIRST_SYNC
+            and not self.background.is_background(exchange)
+        ):
             self.may_work(exchange, now)  # the everyday request
         else:
             self.may_wait(exchange, now)
 
     def may_wait(self, exchange: Exchange, now: float) -> None:
+        """Let the first syncs of an account wait for each other."""
+        if exchange.endpoint.route is not _FIRST_SYNC or self.first_syncs.take(exchange, now):
+            self.may_begin(exchange, now)
+
+    def may_begin(self, exchange: Exchange, now: float) -> None:
         """Read the body, if there is one and it may be read."""
         body = exchange.body
         if body is None:
@@ -256,6 +268,7 @@ class Pipeline:
         """The homeserver goes on with it, for nobody."""
         self.workers.hold(exchange, now)
         self.background.held(exchange, now)
+        self.first_syncs.give_back(exchange, now)
         self.waits.left(exchange, now)
 
     def tunnelled(self, exchange: Exchange) -> None:
@@ -295,6 +308,7 @@ class Pipeline:
         self.pushers.give_back(exchange, now)
         self.workers.give_back(exchange, now)
         self.background.ended(exchange, now, abandoned=exchange.client is NOBODY)
+        self.first_syncs.give_back(exchange, now)
         self.waits.give_back(exchange, now)
         self.tunnels.give_back(exchange)
         if self._learn_peer is not None and exchange.endpoint.route is _FEDERATION and 200 <= status < 300:
@@ -352,6 +366,7 @@ class Pipeline:
         self.pushers.give_back(exchange, now)
         self.workers.give_back(exchange, now)
         self.background.withdraw(exchange, now)
+        self.first_syncs.give_back(exchange, now)
         self.waits.give_back(exchange, now)
         self.tunnels.give_back(exchange)
         self.identity.withdraw(exchange)
@@ -360,6 +375,7 @@ class Pipeline:
         """End the waits that lasted too long."""
         self.identity.turn(now)
         self.waits.turn(now)
+        self.first_syncs.turn(now)
         self.background.turn(now)
         self.workers.turn(now)
         self.recorder.turn(now)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from proxy.gate.background import BackgroundWork
+from proxy.gate.first_syncs import FirstSyncGate
 from proxy.gate.identity import IdentityGate
 from proxy.gate.pushers import PusherGate
 from proxy.gate.tunnels import TunnelGate
@@ -17,6 +18,7 @@ class Gates(NamedTuple):
     identity: IdentityGate
     tunnels: TunnelGate
     waits: WaitGate
+    first_syncs: FirstSyncGate
     uploads: UploadGate
     background: BackgroundWork
     workers: WorkerGate

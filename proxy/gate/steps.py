@@ -20,6 +20,9 @@ class Steps(Protocol):
     def may_wait(self, exchange: Exchange, now: float) -> None:
         """The long poll has a place."""
 
+    def may_begin(self, exchange: Exchange, now: float) -> None:
+        """The first sync has its turn."""
+
     def may_work(self, exchange: Exchange, now: float) -> None:
         """The background request has a place."""
 

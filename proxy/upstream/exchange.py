@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from proxy.identity.principal import Principal
     from proxy.matrix.access_token import AccessToken
     from proxy.matrix.endpoint import Endpoint
+    from proxy.policies.first_syncs import FirstSync
     from proxy.policies.gate_values import GatePermit
     from proxy.policies.pusher_cap import PusherPermit
     from proxy.policies.tunnels import TunnelPermit
@@ -168,15 +169,16 @@ class Course(Protocol):
 
 
 class Permits:
-    """What few requests are given: a long poll's place, a background request's, a pusher's turn, a tunnel's right to be.
+    """What few requests are given: a long poll's place, a background request's, a first sync's turn or a pusher's, a tunnel.
 
     `gateway` is the host and port of the pusher that a request registers.
     """
 
-    __slots__ = ("background", "gateway", "pusher", "tunnel", "wait")
+    __slots__ = ("background", "first_sync", "gateway", "pusher", "tunnel", "wait")
 
     def __init__(self) -> None:
         self.wait: WaitPermit[Exchange] | None = None
+        self.first_sync: FirstSync[Exchange] | None = None
         self.background: GatePermit[Exchange] | None = None
         self.gateway: tuple[str, int] | None = None
         self.pusher: PusherPermit[Exchange] | None = None
