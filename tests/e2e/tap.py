@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import h11
 
-_FAILURE = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_FAILURE = b"HTTP/1.1 %d Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Seen:
 
 @dataclass
 class Tap:
-    """`fails(seen)`: answered with 503 here. `holds(seen)`: not passed on before `release()`. Both may be set at any time."""
+    """`fails(seen)`: the status to answer with here, if any. `holds(seen)`: not passed on before `release()`."""
 
     port: int
     fails: object = None
@@ -101,9 +101,10 @@ class Tap:
         while data := await reader.read(262_144):
             for one in line.take(data):
                 self.seen.append(one)
-                if self.fails is not None and self.fails(one):
+                status = self.fails(one) if self.fails is not None else None
+                if status:
                     one.ended_at = time.monotonic()
-                    writer.write(_FAILURE)
+                    writer.write(_FAILURE % status)
                     await writer.drain()
                     return
                 if self.holds is not None and self.holds(one):

@@ -237,7 +237,7 @@ def test_a_guest_is_somebody_and_the_homeserver_decides(watched, gate):
 def test_while_whoami_fails_small_bodies_are_read_and_large_ones_answered_with_503(watched, tap, gate, heidi):
     tokens = [watched.log_in(heidi)["access_token"] for _ in range(2)]
     before = len(uploads(tap))
-    tap.fails = lambda seen: seen.path == WHOAMI
+    tap.fails = lambda seen: 503 if seen.path == WHOAMI else None
     try:
         small = call(gate.url, tokens[0], *POST.split(), bytes(MIB))
         large = call(gate.url, tokens[1], *POST.split(), bytes(MIB + 1))
@@ -272,6 +272,25 @@ def test_what_is_larger_than_the_homeserver_takes_is_refused_by_its_length_alone
             status, _, body = parsed(client.read_all())
         assert (status, body["errcode"]) == (413, "M_TOO_LARGE")
     assert uploads(tap)[before:] == []
+
+
+def test_a_homeserver_that_knows_only_the_old_path_is_asked_there_and_one_that_fails_sets_no_limit(
+    tap, heidi, tmp_path
+):
+    paths = ["/_matrix/client/v1/media/config", "/_matrix/media/v3/config"]
+    with running_fairgate(tmp_path, tap.url) as fairgate:
+        before = len(tap.seen)
+        statuses = {paths[0]: 404, paths[1]: 500}
+        tap.fails = lambda seen: statuses.get(seen.path)
+        try:
+            assert call(fairgate.url, heidi.access_token, *POST.split(), bytes(LARGE)).status == 200
+            sizes = wait_for(
+                lambda: (told := fairgate.status()["bodies"])["media_config_failed_total"] and told
+            )
+        finally:
+            tap.fails = None
+        assert [one.path for one in tap.seen[before:] if one.path in paths] == paths
+        assert sizes["max_upload_bytes"] is None
 
 
 def read_bytes(fairgate):
