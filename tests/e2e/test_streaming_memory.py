@@ -10,6 +10,8 @@ BURST = 32 * MIB
 PAUSE_S = 0.05  # what makes the reader the slow side
 MAX_GROWTH = 64 * MIB
 PIECE = bytes(range(256)) * 256
+WHOAMI = b'{"user_id":"@alice:localhost","device_id":"D"}'
+CONFIG = b'{"m.upload.size":%d}' % SIZE
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +20,11 @@ def streams(tmp_path_factory):
 
     def serve(connection):
         while head := connection.read_head():
-            if head.startswith(b"GET"):
+            if b"/account/whoami " in head:
+                connection.answer(WHOAMI)
+            elif b"/config " in head:
+                connection.answer(CONFIG)
+            elif head.startswith(b"GET"):
                 connection.sock.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SIZE)
                 for _ in range(SIZE // len(PIECE)):
                     connection.sock.sendall(PIECE)
@@ -66,7 +72,10 @@ def test_a_long_download_to_a_slow_reader_takes_no_memory(streams):
 def test_a_long_upload_to_a_slow_homeserver_takes_no_memory(streams):
     fairgate, received = streams
     idle = fairgate.memory()
-    head = b"POST /_matrix/media/v3/upload HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % SIZE
+    head = (
+        b"POST /_matrix/media/v3/upload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer alices\r\n"
+        b"Content-Length: %d\r\n\r\n" % SIZE
+    )
     with fairgate.connect() as client:
         client.sendall(head)
         sender = threading.Thread(target=lambda: [client.sendall(PIECE) for _ in range(SIZE // len(PIECE))])

@@ -209,6 +209,8 @@ def edited(head, edits):
 class NoClient:
     """Nobody: the head is only put together, not sent."""
 
+    scheme = b"http"
+
 
 def forwarded(world, head):
     """What Fairgate makes of a head, or None where it refuses; and how long it takes the body to be."""
