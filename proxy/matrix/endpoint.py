@@ -57,8 +57,8 @@ _LANES: Final = {
 class Endpoint:
     """One row of the table, made once. `name` is what profiles and settings call it, `label` its class in metrics.
 
-    `lane` holds but for appservices, who have their own. `kills_token` and `kills_account`: a 2xx may end the token it came
-    with, or any of its account's (§2.3). `takes_token`: the homeserver reads a token here, so a large body needs a confirmed
+    `lane` holds but for appservices, who have their own. `kills_token`: a 2xx may end the token it came
+    with (§2.3); others it ends are found out when they are renewed. `takes_token`: the homeserver reads a token here, so a large body needs a confirmed
     one (§3.4). `branch` tells the endpoint from the query where that matters.
     """
 
@@ -70,7 +70,6 @@ class Endpoint:
     is_media_config: bool = False
     sets_pusher: bool = False
     kills_token: bool = False
-    kills_account: bool = False
     takes_token: bool = True
     branch: "Callable[[bytes], Endpoint] | None" = None
     label: str = field(init=False)

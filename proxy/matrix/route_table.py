@@ -66,10 +66,9 @@ _UPLOAD: Final = Endpoint(name="upload", route=RouteClass.MEDIA, is_upload=True)
 _MEDIA_CONFIG: Final = Endpoint(name="media_config", route=RouteClass.MEDIA, is_media_config=True)
 _PUSHERS_SET: Final = Endpoint(name="pushers_set", sets_pusher=True)
 _LOGOUT: Final = Endpoint(name="logout", kills_token=True)
-_LOGOUT_ALL: Final = Endpoint(name="logout", kills_token=True, kills_account=True)
-_PASSWORD: Final = Endpoint(name="password", kills_token=True, kills_account=True, takes_token=False)
-_DEACTIVATE: Final = Endpoint(name="deactivate", kills_token=True, kills_account=True)
-_DEVICES: Final = Endpoint(name="devices", kills_token=True, kills_account=True)
+_PASSWORD: Final = Endpoint(name="password", kills_token=True, takes_token=False)
+_DEACTIVATE: Final = Endpoint(name="deactivate", kills_token=True)
+_DEVICES: Final = Endpoint(name="devices", kills_token=True)
 _REFRESH: Final = Endpoint(name="refresh", kills_token=True, takes_token=False)
 _LOGIN: Final = Endpoint(name="login", kills_token=True, takes_token=False)
 _REGISTER: Final = Endpoint(name="register", kills_token=True, takes_token=False)
@@ -109,7 +108,7 @@ ROWS: Final[tuple[tuple[str, str, Endpoint], ...]] = (
     # Accounts.
     ("POST", "V/pushers/set", _PUSHERS_SET),
     ("POST", "V/logout", _LOGOUT),
-    ("POST", "V/logout/all", _LOGOUT_ALL),
+    ("POST", "V/logout/all", _LOGOUT),
     ("POST", "V/account/password", _PASSWORD),
     ("POST", "V/account/deactivate", _DEACTIVATE),
     ("DELETE", "V/devices/{}", _DEVICES),

@@ -271,7 +271,10 @@ class Exchange:
             self._abandon(upstream, now)
         else:
             upstream.set_client_full(False)
-            upstream.go_on_until(now + self.course.max_hold_s)
+            until = now + self.course.max_hold_s
+            if self.ticket is None:  # a long poll that only waits is over when its own time is
+                until = min(until, self.sent_at + self.deadline_s)
+            upstream.go_on_until(until)
             self.stage = HELD
             self.course.held(self, now)
 
