@@ -64,7 +64,9 @@ class ClientConnection(ClientSocket):
         """Begin to wait for the first byte."""
         self.transport = cast("asyncio.Transport", transport)
         self.opened_at = self._listener.turn_at
-        self.deadline_at = clock.now() + self._listener.settings.first_byte_seconds
+        settings = self._listener.settings
+        within_s = settings.tls_hello_seconds if self.state is State.HELLO else settings.first_byte_seconds
+        self.deadline_at = clock.now() + within_s
         self._listener.admission.opened(self)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -111,6 +113,25 @@ class ClientConnection(ClientSocket):
         """Let everything go that is still held."""
         self._left()
         self._listener.admission.closed(self)
+
+    # From what stands before HTTP.
+
+    def begin_tls(self) -> None:
+        """The PROXY header is read; a ClientHello has to follow."""
+        self._advance(Event.TLS_BEGINS, self._listener.settings.tls_hello_seconds)
+
+    def hello_complete(self) -> None:
+        """It came; the handshake has a time of its own, with the wait for its beginning."""
+        self._advance(Event.HELLO_COMPLETE, self._listener.settings.tls_handshake_seconds)
+
+    def begin_http(self, *, anew: bool) -> None:
+        """The next byte is a request's; `anew`: it has all of its time, or what is left of it."""
+        self._advance(Event.OPENED, self._listener.settings.first_byte_seconds if anew else None)
+
+    def _advance(self, event: Event, within_s: float | None) -> None:
+        self.state = next_state(self.state, event)
+        if within_s is not None:
+            self.deadline_at = clock.now() + (_STOP_PARKED_S if self._listener.stopping else within_s)
 
     # From the sweep, the watcher, the outbox and the listener.
 
@@ -173,9 +194,9 @@ class ClientConnection(ClientSocket):
             self.deadline_at = self._parked_until()
             self._go_on()
 
-    def turn_away(self) -> None:
-        """There is no place for it, or another needs its place more."""
-        self._end(Event.TURNED_AWAY)
+    def turn_away(self, *, in_words: bool = False) -> None:
+        """There is no place for it, or another needs its place more; `in_words`: something is written that says why."""
+        self._end(Event.DRAINED if in_words else Event.TURNED_AWAY)
 
     def stop(self, now: float) -> None:
         """The process is stopping: this connection ends with what it is doing, a parked one at once."""

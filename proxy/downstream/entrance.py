@@ -4,13 +4,15 @@ import asyncio
 import select
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from proxy.addresses import Address, parse_listen_address
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.proxy_header import ProxyHeaderReader, give
 from proxy.downstream.settings import ListenSettings
-from proxy.http1.life_cycle import Event, State, next_state
+from proxy.downstream.tls import TlsClientConnection, TlsLayer
+from proxy.downstream.tls_context import TlsContexts
+from proxy.http1.life_cycle import State
 from proxy.identity.networks import UNIX
 
 if TYPE_CHECKING:
@@ -22,14 +24,20 @@ _NOT_SENT_BYTES: Final = 131_072
 
 
 class Entrance:
-    """Makes a connection's protocols: PROXY header, then HTTP."""
+    """Makes a connection's protocols: PROXY header, TLS, HTTP, in this order as far as they are asked for."""
 
     def __init__(self, listener: "Listener", settings: ListenSettings) -> None:
+        """Load the certificates.
+
+        Raises:
+            CertificateError: if one cannot be used.
+        """
         self.address = ""
         self._listener = listener
         self._settings = settings
         self._is_local = False
         self._server: asyncio.Server | None = None
+        self.contexts = None if settings.tls is None else TlsContexts(settings.tls)
 
     async def open(self) -> None:
         """Listen; `address` is then what is listened at.
@@ -69,23 +77,36 @@ class Entrance:
     # Who comes in.
 
     def _protocol(self) -> Callable[[], asyncio.BaseProtocol]:
-        return self._before_header if self._settings.proxy_protocol else self._http
-
-    def _http(self) -> ClientConnection:
-        return self._new(State.FIRST_BYTE)
+        if self._settings.proxy_protocol:
+            return self._before_header
+        return self._http if self.contexts is None else self._before_tls
 
     def _before_header(self) -> ProxyHeaderReader:
         return ProxyHeaderReader(self._new(State.PROXY_HEADER), self._listener.admission, self._named)
 
+    def _before_tls(self) -> TlsLayer:
+        return self._tls(self._new(State.HELLO))
+
+    def _http(self) -> ClientConnection:
+        return self._new(State.FIRST_BYTE)
+
+    def _named(self, connection: ClientConnection, rest: bytes) -> None:
+        """The PROXY header is read: go on with what comes behind it."""
+        transport = connection.transport
+        if self.contexts is not None:
+            connection.begin_tls()
+            self._tls(connection).stand_on(transport, rest)
+        else:
+            connection.begin_http(anew=False)
+            transport.set_protocol(connection)
+            give(connection, rest)
+
+    def _tls(self, connection: ClientConnection) -> TlsLayer:
+        return TlsLayer(connection, cast(TlsContexts, self.contexts), self._listener.handshakes)
+
     def _new(self, state: State) -> ClientConnection:
-        connection = ClientConnection(self._listener, state)
+        sort = ClientConnection if self.contexts is None else TlsClientConnection
+        connection = sort(self._listener, state)
         if self._is_local:  # the peer has no address, and is on this machine
             connection.asker = self._listener.pipeline.client_keys.resolve(UNIX)
         return connection
-
-    @staticmethod
-    def _named(connection: ClientConnection, rest: bytes) -> None:
-        """The PROXY header is read: go on with what comes behind it."""
-        connection.state = next_state(connection.state, Event.OPENED)
-        connection.transport.set_protocol(connection)
-        give(connection, rest)

@@ -5,6 +5,7 @@ import select
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 import structlog
 
@@ -12,6 +13,7 @@ from proxy import clock
 from proxy.downstream.admission import Admission
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.entrance import BACKLOG, Entrance
+from proxy.downstream.handshakes import Handshakes
 from proxy.downstream.hangups import HangupWatcher
 from proxy.downstream.settings import ConnectionSettings, ListenSettings
 from proxy.errors import Reason
@@ -21,15 +23,26 @@ from proxy.observability.recorder import about
 from proxy.pipeline import Pipeline
 from proxy.upstream.exchange import Exchange
 
+_LOOK_AT_CERTIFICATES_S: Final = 5.0
+
 _log = structlog.get_logger("fairgate.access")
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerStatistics:
-    """`crowded`: more than three quarters of `connections.max` are taken. `turned_away_total`: connections by reason."""
+    """`crowded`: more than three quarters of `connections.max` are taken. `turned_away_total`: connections by reason.
+
+    Handshakes are those of TLS: `waiting` for their turn, `open` until the client has answered. `certificate_expires_at`:
+    the first of all, in seconds since 1970; None without TLS.
+    """
 
     crowded: bool
     turned_away_total: Mapping[str, int]
+    handshakes_waiting: int
+    handshakes_open: int
+    handshakes_begun_total: int
+    handshakes_done_total: int
+    certificate_expires_at: float | None
 
 
 class Listener:
@@ -45,8 +58,10 @@ class Listener:
         self.left_total = 0
         self.connections = sweep
         self.admission = Admission(sweep, pipeline.client_keys, max_connections)
+        self.handshakes = Handshakes(self.loop, self.admission.turned_away)
         self.hangups = HangupWatcher(self.loop)
         self._entrances: list[Entrance] = []
+        self._certificates_due_at = 0.0
 
         self.configure(settings, access=access)
         self.turn(clock.now())
@@ -64,10 +79,20 @@ class Listener:
         self.admission.configure(settings)
 
     def turn(self, now: float) -> None:
-        """Set the instants that all connections opened or parked until the next turn share: 24 bytes each otherwise."""
+        """Four times a second. The instants are shared by all connections opened or parked until the next: 24 bytes each."""
         self.turn_at = now
         self.parked_until = now + self.settings.keep_alive_idle_seconds
         self.trusted_parked_until = now + self.settings.trusted_idle_seconds
+        self.handshakes.turn(now)
+        if now >= self._certificates_due_at:
+            self._certificates_due_at = now + _LOOK_AT_CERTIFICATES_S
+            self.reload_certificates()
+
+    def reload_certificates(self) -> None:
+        """Use certificates whose files changed."""
+        for entrance in self._entrances:
+            if entrance.contexts is not None:
+                entrance.contexts.reload()
 
     # The listening sockets.
 
@@ -75,7 +100,7 @@ class Listener:
         """Listen at one more place.
 
         Raises:
-            OSError: if it is taken or not ours.
+            OSError: if it is taken or not ours, or a certificate cannot be used.
         """
         entrance = Entrance(self, place)
         await entrance.open()
@@ -146,6 +171,19 @@ class Listener:
         return ListenerStatistics(
             crowded=self.admission.crowded,
             turned_away_total=MappingProxyType(self.admission.turned_away.totals.copy()),
+            handshakes_waiting=self.handshakes.line.waiting,
+            handshakes_open=self.handshakes.line.under_way,
+            handshakes_begun_total=self.handshakes.begun_total,
+            handshakes_done_total=self.handshakes.done_total,
+            certificate_expires_at=min(
+                (
+                    certificate.expires_at
+                    for entrance in self._entrances
+                    if entrance.contexts is not None
+                    for certificate in entrance.contexts.certificates
+                ),
+                default=None,
+            ),
         )
 
     def states(self) -> dict[str, int]:

@@ -1,9 +1,34 @@
 """What an operator can set about the clients' side (behaviour.md §1, §9.3)."""
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from proxy.addresses import parse_listen_address
 from proxy.policies.settings import TunnelSettings
+
+
+class CertificateSettings(BaseModel):
+    """Two PEM files: a certificate with its chain, and the key that belongs to it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    certificate: str = Field(min_length=1)
+    key: str = Field(min_length=1)
+
+
+class TlsSettings(BaseModel):
+    """TLS of one listener; the first certificate is for clients that ask for no name, or for one that nobody has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    certificates: tuple[CertificateSettings, ...] = Field(min_length=1)
+    minimum_version: Literal["1.2", "1.3"] = "1.2"
+
+    @field_validator("minimum_version", mode="before")
+    @classmethod
+    def _a_number_is_meant_as_text(cls, version: object) -> object:
+        return str(version) if isinstance(version, float) else version
 
 
 class ListenSettings(BaseModel):
@@ -13,6 +38,7 @@ class ListenSettings(BaseModel):
 
     address: str = "127.0.0.1:8010"
     proxy_protocol: bool = False
+    tls: TlsSettings | None = None
 
     @field_validator("address")
     @classmethod

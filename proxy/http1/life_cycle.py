@@ -69,6 +69,7 @@ _TABLE: dict[State, dict[Event, State]] = {
     State.HANDSHAKE: {
         Event.OPENED: State.FIRST_BYTE,
         Event.DEADLINE: State.CLOSED,
+        Event.DRAINED: State.CLOSED,  # it failed; an alert says why
         Event.LEFT: State.CLOSED,
         Event.TURNED_AWAY: State.CLOSED,
         Event.STOP: State.HANDSHAKE,
