@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench-cost bench-fairness reference clean
+.PHONY: help run test lint format bench-cost bench-fairness bench-dispatch reference clean
 
 export HOMESERVER
 find_python = py=$$(tools/find-python)
@@ -30,6 +30,11 @@ bench-cost: ## CPU per proxied request against nginx, in the same run
 bench-fairness: ## honest clients under attack: no proxy, nginx, HAProxy and Fairgate (25 minutes)
 	@$(find_python) && $$py -m tools.parts
 	.venv/bin/python -m benchmarks.fairness
+
+bench-dispatch: ## who waits how long in a model, and what a decision costs
+	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'
+	.venv/bin/python -m benchmarks.dispatch_table
+	.venv/bin/python -m benchmarks.dispatch_cost
 
 reference: ## write docs/configuration.md and the chart's schema anew, from the settings
 	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'

@@ -120,7 +120,7 @@ class WorkerGate:
 
     def replace(self, share: WorkerShare, now: float) -> None:
         """Take other lanes, as at start when the homeserver said what it is; who stands in line does so in the new one."""
-        waiting = self.share.expired(float("inf"))
+        waiting = self.share.clear_lines(now)
         self.share = share
         for ticket in waiting:
             exchange = cast(Exchange, ticket.owner)

@@ -57,9 +57,9 @@ _LANES: Final = {
 class Endpoint:
     """One row of the table, made once. `name` is what profiles and settings call it, `label` its class in metrics.
 
-    `lane` holds but for appservices, who have their own. `kills_token`: a 2xx may end the token it came with (§2.3); others it
-    ends are found out when they are renewed. `takes_token`: the homeserver reads a token here, so a large body needs a confirmed
-    one (§3.4). `branch` tells the endpoint from the query where that matters.
+    `lane` holds but for appservices, who have their own. `kills_token`: a 2xx may end the token it came with (§2.3); others
+    it ends are found out when they are renewed. `takes_token`: the homeserver reads a token here, so a large body needs a
+    confirmed one (§3.4). `branch` tells the endpoint from the query where that matters.
     """
 
     name: str
