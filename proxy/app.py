@@ -153,7 +153,6 @@ class Application:
         self.operators.configure(new.admin)
         self._reconfigure(new)
         self.egress.reload(new.egress)
-        self.listener.configure(new.connections, access=new.log.access)
         _log.info("settings read again", changed=changed, needs_restart=later)
         self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
         return self.reloaded
@@ -180,6 +179,9 @@ class Application:
     def _reconfigure(self, settings: Settings) -> None:
         parts.reconfigure(self.pipeline, settings, self._fit_figures(settings))
         self.pool.resize(settings.homeserver.connections or self._fit.upstream)
+        self.listener.configure(
+            settings.connections, max_connections=self._fit.clients, access=settings.log.access
+        )
 
     def _not_reloaded(self, mistakes: tuple[str, ...]) -> Reloaded:
         _log.error("the settings are wrong: nothing changes", mistakes=mistakes)

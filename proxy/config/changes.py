@@ -14,7 +14,6 @@ NEEDS_RESTART: tuple[Location, ...] = (
     ("homeserver", "connections"),
     ("homeserver", "connect_timeout_seconds"),
     ("homeserver", "idle_seconds"),
-    ("connections", "max"),
     ("bodies", "memory_bytes"),
     ("bodies", "memory_total_bytes"),
     ("bodies", "spool_directory"),

@@ -65,15 +65,13 @@ class TurnedAway:
 class Admission:
     """See the module. `connections` are those that were let in."""
 
-    def __init__(
-        self, connections: "DeadlineSweep[ClientConnection]", client_keys: ClientKeys, max_connections: int
-    ) -> None:
+    _client_keys: ClientKeys
+
+    def __init__(self, connections: "DeadlineSweep[ClientConnection]") -> None:
         self.connections = connections
         self.accepted_total = 0
         self.turned_away = TurnedAway()
-        self._client_keys = client_keys
-        self._max = max_connections
-        self._crowded_from = crowded_from(max_connections)
+        self._max = self._crowded_from = 0
         self._per_address = 0
         self._waits_s: dict[State, float] = {}
         self._crowd: Crowd[ClientConnection] | None = None
@@ -83,8 +81,11 @@ class Admission:
         """Whether the caps by address bind."""
         return self._crowd is not None
 
-    def configure(self, settings: ConnectionSettings) -> None:
+    def configure(self, settings: ConnectionSettings, client_keys: ClientKeys, max_connections: int) -> None:
         """Take settings, at start and whenever they change; who is connected is told apart by address anew."""
+        self._client_keys = client_keys
+        self._max = max_connections
+        self._crowded_from = crowded_from(max_connections)
         self._per_address = settings.per_address
         #: How long a connection may be in each state: from its deadline follows since when it waits.
         self._waits_s = {

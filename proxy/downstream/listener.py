@@ -57,16 +57,16 @@ class Listener:
         self.stopping = False
         self.left_total = 0
         self.connections = sweep
-        self.admission = Admission(sweep, pipeline.client_keys, max_connections)
+        self.admission = Admission(sweep)
         self.handshakes = Handshakes(self.loop, self.admission.turned_away)
         self.hangups = HangupWatcher(self.loop)
         self._entrances: list[Entrance] = []
         self._certificates_due_at = 0.0
 
-        self.configure(settings, access=access)
+        self.configure(settings, max_connections=max_connections, access=access)
         self.turn(clock.now())
 
-    def configure(self, settings: ConnectionSettings, *, access: str) -> None:
+    def configure(self, settings: ConnectionSettings, *, max_connections: int, access: str) -> None:
         """Take settings, at start and whenever they change; who is connected is told apart by address anew."""
         self.settings = settings
         # Plain attributes for what is read with every request.
@@ -76,7 +76,7 @@ class Listener:
         self.max_head_bytes = settings.max_head_bytes
         self.max_fields = settings.max_fields
         self.max_target_bytes = settings.max_target_bytes
-        self.admission.configure(settings)
+        self.admission.configure(settings, self.pipeline.client_keys, max_connections)
 
     def turn(self, now: float) -> None:
         """Four times a second. The instants are shared by all connections opened or parked until the next: 24 bytes each."""

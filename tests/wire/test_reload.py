@@ -143,3 +143,19 @@ def test_the_file_of_a_reload_is_the_one_that_was_started_with(tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text("mode: report")
     assert load(path, {}).mode == "report"
+
+
+def test_other_trusted_proxies_and_another_limit_of_connections_hold_for_who_is_connected(reloading):
+    async def tell(world, write):
+        script = world.homeserver.begin((Answer(OK),))
+        line = await world.connect()
+        await until(lambda: len(world.application.listener.connections) == 1)
+        write({"clients.trusted_proxies": ["127.0.0.0/8"]})
+        await line.send(GET[:-2] + b"X-Forwarded-For: 192.0.2.7\r\n\r\n")
+        await line.until_received(OK)
+        assert b"\r\nX-Forwarded-For: 192.0.2.7\r\n" in script.requests[0].data
+        write({"connections.max": 1, "clients.trusted_proxies": ["127.0.0.0/8"]})
+        other = await world.connect()
+        await other.until_ended()
+
+    reloading(tell)
