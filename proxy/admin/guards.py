@@ -1,7 +1,7 @@
 """Who may use the admin listener: no web page of another site, and where a token is set only who has it.
 
-A browser's cross-site request carries `Origin` or `Sec-Fetch-Site`; one whose Host is a name that somebody pointed at this
-address (DNS rebinding) is refused by that name. Every error is JSON with `error` and `message`.
+A browser's cross-site request carries another `Origin`, or `Sec-Fetch-Site`; one whose Host is a name that somebody pointed
+at this address (DNS rebinding) is refused by that name. Every error is JSON with `error` and `message`.
 """
 
 import hmac
@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler, Middleware
+from multidict import CIMultiDictProxy
 
 from proxy.addresses import Address
 
@@ -63,7 +64,7 @@ def refuse_web_pages(listen: Address) -> Middleware:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         headers = request.headers
-        if hdrs.ORIGIN in headers or headers.get("Sec-Fetch-Site", "none").lower() not in _SAME_SITE:
+        if not _is_own_origin(headers) or headers.get("Sec-Fetch-Site", "none").lower() not in _SAME_SITE:
             raise web.HTTPForbidden(reason="not for web pages of other sites")
         # No browser reaches a Unix socket, and what clients send as Host there means nothing.
         if listen.path is None and not _is_own_host(headers.getall(hdrs.HOST, []), listen):
@@ -91,6 +92,12 @@ def require_token(token: Callable[[], str | None]) -> Middleware:
         return await handler(request)
 
     return middleware
+
+
+def _is_own_origin(headers: CIMultiDictProxy[str]) -> bool:
+    """Tell whether no page asks, or one of ours: scripts that are modules, and POST, carry their own origin."""
+    origins = headers.getall(hdrs.ORIGIN, [])
+    return not origins or origins == [f"http://{headers.get(hdrs.HOST, '')}"]
 
 
 def _is_own_host(fields: list[str], listen: Address) -> bool:
