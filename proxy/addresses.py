@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 UNIX_PATH_MAX_BYTES = 107
 MAX_PORT = 65_535
 HTTP_PORT = 80
+HTTPS_PORT = 443
 
 _HOST_MAX_CHARACTERS = 253
 _HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*\.?", re.ASCII)
@@ -24,11 +25,19 @@ _UNFIT = re.compile(r"[\x00-\x20\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Either `host` (a v6 one without brackets) and `port`, or `path` of a Unix socket; the rest is None."""
+    """Either `host` (a v6 one without brackets) and `port`, or `path` of a Unix socket; the rest is None. `tls`: by https."""
 
     host: str | None = None
     port: int | None = None
     path: str | None = None
+    tls: bool = False
+
+    @property
+    def origin(self) -> str:
+        """What a URL there begins with; of a Unix socket, what stands for it."""
+        if self.path is not None:
+            return "http://localhost"
+        return f"{'https' if self.tls else 'http'}://{self}"
 
     def __str__(self) -> str:
         if self.path is not None:
@@ -50,20 +59,21 @@ def parse_listen_address(text: str) -> Address:
 
 
 def parse_homeserver_url(text: str) -> Address:
-    """Read `http://host[:port]` (80 where none is written) or `unix:/path`. Raises ValueError."""
+    """Read `http://host[:port]` (80 where none is written), `https://…` (443) or `unix:/path`. Raises ValueError."""
     if text.startswith("unix:"):
         return _unix(text)
     scheme, separator, rest = text.partition("://")
     if not separator:
-        raise ValueError("is not a URL; write http://host:port or unix:/path")
-    if scheme.lower() == "https":
-        raise ValueError("https towards the homeserver is not supported yet; use http:// or unix:/path")
-    if scheme.lower() != "http":
-        raise ValueError("has an unknown scheme; write http://host:port or unix:/path")
+        raise ValueError("is not a URL; write http://host:port, https://host:port or unix:/path")
+    tls = scheme.lower() == "https"
+    if not tls and scheme.lower() != "http":
+        raise ValueError("has an unknown scheme; write http://host:port, https://host:port or unix:/path")
     host, port = _host_and_port(_bare_authority(rest))
     if port == 0:
         raise ValueError("port 0 cannot be connected to; write the port the homeserver listens at")
-    return Address(host=host, port=HTTP_PORT if port is None else port)
+    if port is None:
+        port = HTTPS_PORT if tls else HTTP_PORT
+    return Address(host=host, port=port, tls=tls)
 
 
 def _bare_authority(rest: str) -> str:

@@ -1,6 +1,7 @@
 """Builds the parts that `app` puts together: from settings and figures to objects, without starting anything."""
 
 import asyncio
+import ssl
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,7 +111,15 @@ def pool(settings: HomeserverSettings, limit: int, sweep: DeadlineSweep[Upstream
         connect_timeout_s=settings.connect_timeout_seconds,
         idle_s=settings.idle_seconds,
         sweep=sweep,
+        tls=_tls() if address.tls else None,
     )
+
+
+def _tls() -> ssl.SSLContext:
+    """Trust what the system trusts, or what SSL_CERT_FILE and SSL_CERT_DIR name."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def pipeline(settings: Settings, found: Figures, upstream: Pool, spool: Spool) -> Pipeline:
@@ -244,7 +253,7 @@ def egress(settings: Settings, loop: asyncio.AbstractEventLoop) -> Egress:
 
 def homeserver_key(address: Address) -> str:
     """Name a homeserver in logs and status: scheme, host in lower case and explicit port, or the socket's path (§6.8)."""
-    return address.path if address.path is not None else f"http://{str(address).lower()}"
+    return address.path if address.path is not None else address.origin.lower()
 
 
 def client_keys(settings: Settings) -> ClientKeys:

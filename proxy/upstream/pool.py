@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable
 
 import structlog
@@ -30,10 +31,11 @@ class Pool:
 
     def __init__(
         self, address: "tuple[str, int] | str", *, limit: int, connect_timeout_s: float, idle_s: float,
-        sweep: "DeadlineSweep[UpstreamConnection]",
+        sweep: "DeadlineSweep[UpstreamConnection]", tls: ssl.SSLContext | None = None,
     ) -> None:  # fmt: skip
         self._idle_s = idle_s
         self._address = address
+        self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._sweep = sweep
         self._state: PoolState[UpstreamConnection, Exchange] = PoolState(limit)
@@ -188,7 +190,9 @@ class Pool:
                 if isinstance(self._address, str):
                     _, connection = await loop.create_unix_connection(self._new_connection, self._address)
                 else:
-                    _, connection = await loop.create_connection(self._new_connection, *self._address)
+                    _, connection = await loop.create_connection(
+                        self._new_connection, *self._address, ssl=self._tls
+                    )
         except TimeoutError:
             reason = Reason.CONNECT_TIMEOUT
         except OSError as error:

@@ -25,7 +25,7 @@ class HomeserverProbe:
     def __init__(self, url: str) -> None:
         address = parse_homeserver_url(url)
         self._address = address
-        self._url = f"http://{'localhost' if address.path else address}{PATH}"
+        self._url = address.origin + PATH
         self._session: aiohttp.ClientSession | None = None
         self._asking: asyncio.Task[bool] | None = None
         self._result = False

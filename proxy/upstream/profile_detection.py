@@ -49,9 +49,7 @@ async def _ask(session: aiohttp.ClientSession, url: str) -> str | None:
 
 async def _get(session: aiohttp.ClientSession, url: str, path: str) -> tuple[bytes, bytes] | None:
     """Give the Server field and the body of a 200, else None."""
-    address = parse_homeserver_url(url)
-    origin = "http://localhost" if address.path is not None else f"http://{address}"
-    async with session.get(origin + path, allow_redirects=False) as response:
+    async with session.get(parse_homeserver_url(url).origin + path, allow_redirects=False) as response:
         if response.status != 200:
             return None
         return response.headers.get("Server", "").encode(), await response.content.read(_MAX_ANSWER_BYTES)

@@ -57,6 +57,8 @@ def test_a_wrong_listen_address_is_refused_in_plain_words(text, words):
         ("http://synapse:8008", Address(host="synapse", port=8008)),
         ("http://synapse", Address(host="synapse", port=80)),
         ("HTTP://[::1]:8008/", Address(host="::1", port=8008)),
+        ("https://synapse", Address(host="synapse", port=443, tls=True)),
+        ("HTTPS://synapse:8448", Address(host="synapse", port=8448, tls=True)),
         ("unix:/run/synapse.sock", Address(path="/run/synapse.sock")),
     ],
 )
@@ -67,7 +69,6 @@ def test_a_homeserver_url_is_read(text, address):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("https://synapse:8008", "not supported yet"),
         ("ftp://synapse", "unknown scheme"),
         ("synapse:8008", "not a URL"),
         ("http://", "no host"),

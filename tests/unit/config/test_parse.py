@@ -37,7 +37,7 @@ listen:
   - address: 127.0.0.1
   - adress: 0.0.0.0:80
 homeserver:
-  url: https://x
+  url: ftp://x
 connections:
   head_seconds: soon
   max: 0
