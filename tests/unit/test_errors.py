@@ -26,7 +26,9 @@ def test_every_refusal_is_json_that_any_web_client_may_read(reason):
 @pytest.mark.parametrize("reason", Reason)
 def test_no_refusal_makes_clients_throw_away_their_session_or_their_keys(reason):
     assert reason.errcode != "M_UNKNOWN_TOKEN"
-    assert (reason.status == 401) is (reason is Reason.MISSING_TOKEN)  # whose request had no usable token (§3.4)
+    assert (reason.status == 401) is (
+        reason is Reason.MISSING_TOKEN
+    )  # whose request had no usable token (§3.4)
     assert not (reason.status == 400 and reason.retry)
 
 

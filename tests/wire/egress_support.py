@@ -262,7 +262,9 @@ def in_world(tell, *, state_directory=None, allow=("127.0.0.0/8",), **settings):
 
     async def whole():
         asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
-        world = await World({"listen": {"address": "127.0.0.1:0"}, "allow": allow, **settings}, state_directory).start()
+        world = await World(
+            {"listen": {"address": "127.0.0.1:0"}, "allow": allow, **settings}, state_directory
+        ).start()
         try:
             async with asyncio.timeout(30):
                 await tell(world)
