@@ -6,7 +6,7 @@ workers (`benchmarks.fairness.homeserver`); honest clients are those of `benchma
 After some time it recovers at once. Four times: no proxy; Fairgate with backfills that say nothing, with its usual limit of
 15 minutes for a held worker and with one of 3 hours; Fairgate with backfills that declare what they are. Everything of the
 incident is sixty times as fast: clients' patience and pauses, and Fairgate's times of the same kind. Service of honest
-requests is not.
+requests is not. A row is measured once more where the machine was busy with others before the backfills began.
 
 Usage: python -m benchmarks.incident [--hours 1] [--seed 1] [--json FILE]
 """
@@ -32,7 +32,8 @@ from typing import Any
 from benchmarks import peers
 from benchmarks.fairness.addresses import other_address, token_of
 from benchmarks.fairness.children import Child, running_child
-from benchmarks.fairness.scoring import Watched
+from benchmarks.fairness.priority import FIRST, set_niceness
+from benchmarks.fairness.scoring import Watched, disturbed
 from benchmarks.fairness.wire import Client, request
 from tools.console import ToolError, fail
 from tools.processes import free_port, wait_until
@@ -201,6 +202,7 @@ def _measure(row: Row, outage_s: float, seed: int) -> Result:
             asked, abandoned = backfills.asked, backfills.abandoned
             probes_before = gate.probes if gate else 0
             first_page_after_s = _recovery(backfills)
+            time.sleep(5 * _EVERY_S)  # for a last look at the gate
         watching.set()
         if gate is not None:
             gate.probes -= probes_before
@@ -272,7 +274,9 @@ def _fairgate(folder: Path, upstream: int, admin: int, core: int, hold_s: float)
     config.write_text(json.dumps(settings))  # JSON is YAML
     log = folder / "fairgate.log"
     command = ["env", f"TMPDIR={folder}", sys.executable, "-m", "proxy", "run", "--config", str(config)]
-    with peers.running(command, core, log, port):
+    with peers.running(command, core, log, port) as started:
+        for pid in started.pids():
+            set_niceness(pid, FIRST)
         wait_until(lambda: _is_ready(metrics), _START_WITHIN_S, "Fairgate's /readyz", log=log)
         yield port
 
@@ -332,6 +336,8 @@ def main() -> int:
     try:
         for row in ROWS:
             result = _measure(row, given.hours * 3600 / FASTER, given.seed)
+            if disturbed(result.base, result.base):
+                result = _measure(row, given.hours * 3600 / FASTER, given.seed)
             results.append(result)
             print(
                 f"fairgate: {row.title}: {result.given} given, {result.worst.success}",

@@ -189,12 +189,16 @@ def test_three_sliding_sync_connections_of_a_device_work_side_by_side(watched, r
         json.dumps({"conn_id": name, **asks})
         for name, asks in (("rooms", rooms), ("notifications", rooms), ("keys", keys))
     ]
-    with contextlib.ExitStack() as stack:
-        polls = []
-        for body in bodies:
-            first = call(roomy.url, grace.access_token, "POST", f"{SLIDING}?timeout=0", body.encode())
-            target = f"{SLIDING}?pos={first.body['pos']}&timeout=1500"
-            polls.append(stack.enter_context(poll(roomy.port, grace.access_token, target, body=body)))
+    with contextlib.ExitStack() as stack, concurrent.futures.ThreadPoolExecutor(3) as at_once:
+
+        def first(body):
+            answer = call(roomy.url, grace.access_token, "POST", f"{SLIDING}?timeout=0", body.encode())
+            return f"{SLIDING}?pos={answer.body['pos']}&timeout=1500"
+
+        polls = [
+            stack.enter_context(poll(roomy.port, grace.access_token, target, body=body))
+            for target, body in zip(at_once.map(first, bodies), bodies, strict=True)
+        ]
         wait_for(lambda: watched.in_flight("SlidingSyncRestServlet") == 3, 5, "all three at the homeserver")
         wait_for(lambda: roomy.status()["waits"]["live"] == 3, 5, "what the phone left is over")
         watched.say(alice, room, "to all of you")
