@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import re
 import shutil
 import ssl
 import subprocess
+import sys
 from pathlib import Path
 
 import harness
@@ -605,5 +607,58 @@ def test_a_client_that_negotiates_anew_is_not_followed(in_a_tls_world):
         told, _ = await client.communicate()
         assert b"no renegotiation" in told
         assert world.application.listener.statistics().handshakes_begun_total == 1
+
+    in_a_tls_world(tell)
+
+
+# What a parked connection costs.
+
+PARKED = """
+import socket, ssl, sys
+port, count, held = int(sys.argv[1]), int(sys.argv[2]), []
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+for number in range(2 * count):
+    client = socket.socket()
+    client.bind((f"127.0.3.{number % 100 + 1}", 0))
+    client.connect(("127.0.0.1", port))
+    client = context.wrap_socket(client)
+    client.sendall(b"POST /x HTTP/1.1\\r\\nHost: a\\r\\nContent-Length: 20000\\r\\n\\r\\n" + b"a" * 20000)
+    left = 50_000
+    while left > 0:
+        left -= len(client.recv(65536))
+    held.append(client)
+    if number + 1 in (count, 2 * count):
+        print("here", flush=True)
+        sys.stdin.readline()
+"""
+
+
+@pytest.mark.slow
+def test_a_parked_connection_costs_at_most_20_kib_whatever_passed_through_it(in_a_tls_world):
+    def pss_bytes():
+        found = re.search(r"^Pss:\s+(\d+)", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
+        return int(found[1]) * 1024
+
+    async def tell(world):
+        count = 500
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % 50_000 + b"b" * 50_000
+        world.homeserver.begin((Answer(answer),) * 2 * count)
+        clients = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", PARKED, str(world.port), str(count),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            assert await clients.stdout.readline() == b"here\n"
+            world.homeserver.script.requests.clear()
+            before = pss_bytes()
+            clients.stdin.write(b"\n")
+            assert await clients.stdout.readline() == b"here\n"
+            world.homeserver.script.requests.clear()
+            assert world.application.listener.states()["parked"] == 2 * count
+            assert (pss_bytes() - before) / count <= 20 * 1024
+        finally:
+            clients.kill()
+            await clients.wait()
 
     in_a_tls_world(tell)
