@@ -32,7 +32,7 @@ from proxy.observability.logs import configure_logs
 from proxy.observability.snapshot import Snapshot
 from proxy.policies.descriptors import Fit
 from proxy.spool.settings import spool_directory
-from proxy.spool.spool import Spool
+from proxy.spool.spool import MAX_FILES, Spool
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.probe import HomeserverProbe
 from proxy.upstream.profile_detection import detect_profile
@@ -44,6 +44,9 @@ _ENDED_AT_ONCE = 32  # a millisecond's work
 _BETWEEN_ENDS_S = 0.004
 _LAST_CALL_S = 0.5  # after the drain deadline, for the last answers to be taken
 _WATCH_EVERY_S = 2.0
+# Of the limit of open files at most; the rest is for clients and the homeserver.
+_SPOOL_FILES_PART = 16
+_EGRESS_PART = 4
 
 _log = structlog.get_logger("fairgate")
 
@@ -74,12 +77,15 @@ class Application:
         self.reloaded: Reloaded | None = None
         clients: DeadlineSweep[ClientConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self._upstreams: DeadlineSweep[UpstreamConnection] = DeadlineSweep(_TURNS_PER_ROUND)
-        self._spool = Spool(spool_directory(settings.bodies.spool_directory, settings.state_directory))
+        self._descriptor_limit = _raise_descriptor_limit()
+        self._spool = Spool(
+            spool_directory(settings.bodies.spool_directory, settings.state_directory),
+            max_files=min(MAX_FILES, self._descriptor_limit // _SPOOL_FILES_PART),
+        )
         #: None while the homeserver has not said what it is.
         self.profile: str | None = None
         if settings.homeserver.profile != "auto":
             self.profile = settings.homeserver.profile
-        self._descriptor_limit = _raise_descriptor_limit()
         self._fit = Fit(0, 0, 0)
         found = self._fit_figures(settings)
         self.pool = parts.pool(settings.homeserver, self._fit.upstream, self._upstreams)
@@ -159,11 +165,16 @@ class Application:
 
     def _fit_figures(self, settings: Settings) -> Figures:
         """Give the figures that fit the limit of open files; say so once where that lowers some."""
+        limit = self._descriptor_limit
+        others = self._spool.max_files
+        if settings.egress.listen is not None:
+            # The homeserver's and the gateway's, all in use only in a flood: a low limit is not spent on them.
+            others += min(2 * settings.egress.max_connections, limit // _EGRESS_PART)
         try:
-            found, fit = parts.fitted(settings, self.profile, self._descriptor_limit)
+            found, fit = parts.fitted(settings, self.profile, limit - others)
         except parts.LimitTooSmallError:
             raise StartError(
-                f"the limit of open files, {self._descriptor_limit}, is too small: raise it (ulimit -n, LimitNOFILE)"
+                f"the limit of open files, {limit}, is too small: raise it (ulimit -n, LimitNOFILE)"
             ) from None
         wanted = parts.figures_of(settings, self.profile).sync_workers
         if fit != self._fit and (fit.clients, fit.waits) != (settings.connections.max, wanted):
@@ -171,7 +182,7 @@ class Application:
                 "connections.max and sync.workers are lowered to fit the limit of open files",
                 connections=f"{fit.clients} of {settings.connections.max}",
                 waits=f"{fit.waits} of {wanted}",
-                limit=self._descriptor_limit,
+                limit=limit,
             )
         self._fit = fit
         return found

@@ -2,7 +2,8 @@
 
 A file has no name from the moment it exists (O_TMPFILE), or loses it at once (where the file system cannot do that), so
 nothing stays behind when the process dies. Disk errors are told to the file's owner and counted here; they end nothing else.
-Bound: the bytes on disk are what owners charge to a `ByteBudget`, and at most a unit more where a write failed in the middle.
+Bounds: the bytes on disk are what owners charge to a `ByteBudget`, and at most a unit more where a write failed in the middle;
+at most `max_files` are open. A file too many fails like a write to a full disk, so its body is passed on while it comes.
 """
 
 import errno
@@ -19,6 +20,8 @@ import structlog
 from proxy import clock
 from proxy.spool.threads import DiskThreads
 
+#: Open at once, where descriptors are plenty: a gibibyte each way is 8,192 of the smallest, and 128 of full ones.
+MAX_FILES: Final = 8192
 _PREFIX: Final = "fairgate-spool-"
 _NO_TMPFILE: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL, errno.ENOSYS})
 _WARN_EVERY_S: Final = 60.0
@@ -33,7 +36,7 @@ class SpoolDirectoryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SpoolStatistics:
-    """What is open and on disk now, and what happened since start; sizes in bytes."""
+    """What is open (or being opened) and on disk now, and what happened since start; sizes in bytes."""
 
     open_files: int
     disk_bytes: int
@@ -47,8 +50,9 @@ class Spool:
     """All spool files of the process. Made once at start, outside of the hot path: it blocks while it tries the directory."""
 
     def __init__(
-        self, directory: Path, *, max_threads: int = 8, open_file: Callable[[], int] | None = None
-    ) -> None:
+        self, directory: Path, *, max_threads: int = 8, max_files: int = MAX_FILES,
+        open_file: Callable[[], int] | None = None,
+    ) -> None:  # fmt: skip
         """Try the directory, made if only its last part is missing; `open_file` is for tests.
 
         Raises:
@@ -56,6 +60,7 @@ class Spool:
         """
         self.directory = directory
         self.threads = DiskThreads(max_threads)
+        self.max_files = max_files
         self.open_file = open_file or self._open_unnamed
         self.open_files = 0
         self.disk_bytes = 0
@@ -65,6 +70,10 @@ class Spool:
         self._warned_at = -_WARN_EVERY_S
         if open_file is None:
             self._try_directory()
+
+    def may_open(self) -> bool:
+        """Tell whether one more file may be open: descriptors are for clients first, who cannot do without."""
+        return self.open_files < self.max_files
 
     def close_descriptor(self, descriptor: int, closed: Callable[[], None]) -> None:
         """Close a file in a thread: to free its blocks can take long. `closed` is called in the loop afterwards."""

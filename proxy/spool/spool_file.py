@@ -84,7 +84,12 @@ class SpoolFile:
             last = segments[-1]
             self._run(lambda: (None, _write_all(last.descriptor, pieces, last.written_at)), self._written)
             return
-        open_file = self._spool.open_file
+        spool = self._spool
+        if not spool.may_open():
+            self._run(_too_many, self._written)
+            return
+        open_file = spool.open_file
+        spool.open_files += 1
 
         def operation() -> tuple[int | None, int]:
             descriptor = open_file()
@@ -94,7 +99,7 @@ class SpoolFile:
                 os.close(descriptor)
                 raise
 
-        self._run(operation, self._written)
+        self._run(operation, self._written, opens=True)
 
     def readable(self, max_bytes: int) -> int:
         """Give how much of `max_bytes` one operation can read now."""
@@ -125,17 +130,21 @@ class SpoolFile:
             raise RuntimeError("one operation at a time, none after close")
         self.busy = True
 
-    def _run(self, operation: Callable[[], Any], succeeded: Callable[[Any], None]) -> None:
+    def _run(
+        self, operation: Callable[[], Any], succeeded: Callable[[Any], None], *, opens: bool = False
+    ) -> None:
         def unless_closed() -> Any:
             return None if self._closing else operation()
 
         def done(result: Any, error: Exception | None) -> None:
             self.busy = False
+            if opens and result is None:
+                self._spool.open_files -= 1
             try:
                 if error is not None:
-                    self._spool.note_failure(error)
                     if not self._closing:
                         self._owner.file_failed(error)
+                    self._spool.note_failure(error)
                 elif result is not None:
                     succeeded(result)
             finally:
@@ -148,7 +157,6 @@ class SpoolFile:
         descriptor, size = result
         if descriptor is not None:
             self._segments.append(_Segment(descriptor))
-            self._spool.open_files += 1
         segment = self._segments[-1]
         segment.written_at += size
         self.unread_bytes += size
@@ -201,6 +209,10 @@ class SpoolFile:
     def _maybe_closed(self) -> None:
         if self._dropped and not self._unclosed:
             self._owner.file_closed()
+
+
+def _too_many() -> None:
+    raise OSError(errno.EMFILE, "too many spool files are open")
 
 
 def _write_all(descriptor: int, pieces: Sequence[Piece], offset: int) -> int:
