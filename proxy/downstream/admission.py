@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from proxy.downstream.connection import ClientConnection
 
 _CLOSED: Final = State.CLOSED
+#: By state: an enumeration's member is slow to look up in a set.
+_WITHOUT_HEAD: Final = tuple(state in WITHOUT_HEAD for state in State)
 _WARN_EVERY_S: Final = 60.0
 
 _log = structlog.get_logger("fairgate")
@@ -73,7 +75,7 @@ class Admission:
         self.turned_away = TurnedAway()
         self._max = self._crowded_from = 0
         self._per_address = 0
-        self._waits_s: dict[State, float] = {}
+        self._waits_s = [0.0] * len(State)
         self._crowd: Crowd[ClientConnection] | None = None
 
     @property
@@ -88,13 +90,12 @@ class Admission:
         self._crowded_from = crowded_from(max_connections)
         self._per_address = settings.per_address
         #: How long a connection may be in each state: from its deadline follows since when it waits.
-        self._waits_s = {
-            State.HELLO: settings.tls_hello_seconds,
-            State.HANDSHAKE: settings.tls_handshake_seconds,
-            State.FIRST_BYTE: settings.first_byte_seconds,
-            State.HEAD: settings.head_seconds,
-            State.PARKED: settings.keep_alive_idle_seconds,
-        }
+        waits_s = self._waits_s
+        waits_s[State.HELLO] = settings.tls_hello_seconds
+        waits_s[State.HANDSHAKE] = settings.tls_handshake_seconds
+        waits_s[State.FIRST_BYTE] = settings.first_byte_seconds
+        waits_s[State.HEAD] = settings.head_seconds
+        waits_s[State.PARKED] = settings.keep_alive_idle_seconds
         self._end_crowd()
         for connection in self.connections:
             asker = cast(Client, connection.asker)
@@ -180,12 +181,12 @@ class Admission:
             if key is not None and connection.state is not _CLOSED:
                 place: Place[ClientConnection] = crowd.enter(key, connection)
                 connection.place = place
-                if connection.state not in WITHOUT_HEAD:
+                if not _WITHOUT_HEAD[connection.state]:
                     place.serves()
         return crowd
 
     def _waits_since(self, connection: "ClientConnection") -> float:
-        return connection.deadline_at - self._waits_s.get(connection.state, 0.0)
+        return connection.deadline_at - self._waits_s[connection.state]
 
     def _end_crowd(self) -> None:
         self._crowd = None

@@ -66,7 +66,7 @@ class ClientConnection(ClientSocket):
         self.opened_at = self._listener.turn_at
         settings = self._listener.settings
         within_s = settings.tls_hello_seconds if self.state is State.HELLO else settings.first_byte_seconds
-        self.deadline_at = clock.now() + within_s
+        self._allow(within_s)
         self._listener.admission.opened(self)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -131,7 +131,11 @@ class ClientConnection(ClientSocket):
     def _advance(self, event: Event, within_s: float | None) -> None:
         self.state = next_state(self.state, event)
         if within_s is not None:
-            self.deadline_at = clock.now() + (_STOP_PARKED_S if self._listener.stopping else within_s)
+            self._allow(within_s)
+
+    def _allow(self, within_s: float) -> None:
+        """Give the client time for what comes next, little if the process is stopping."""
+        self.deadline_at = clock.now() + (_STOP_PARKED_S if self._listener.stopping else within_s)
 
     # From the sweep, the watcher, the outbox and the listener.
 
