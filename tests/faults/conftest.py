@@ -9,9 +9,7 @@ import uvloop
 HERE = Path(__file__).parent
 for neighbour in ("e2e", "wire"):
     sys.path.insert(0, str(HERE.parent / neighbour))
-pytest.register_assert_rewrite("harness", "clients", "e2e_support", "faults_support")
-
-from harness import World  # noqa: E402  (its asserts are rewritten only from here on)
+from harness import World
 
 
 def pytest_collection_modifyitems(items):

@@ -3,10 +3,7 @@ import contextlib
 
 import pytest
 import uvloop
-
-pytest.register_assert_rewrite("harness", "clients")
-
-from harness import World  # noqa: E402  (its asserts are rewritten only from here on)
+from harness import World
 
 
 @pytest.fixture(scope="session")
