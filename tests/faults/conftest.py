@@ -9,7 +9,7 @@ import uvloop
 HERE = Path(__file__).parent
 for neighbour in ("e2e", "wire"):
     sys.path.insert(0, str(HERE.parent / neighbour))
-from harness import World
+from harness import World  # noqa: E402  (found by the line above)
 
 
 def pytest_collection_modifyitems(items):
