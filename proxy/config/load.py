@@ -8,6 +8,7 @@ from proxy.config.document import MAX_CHARACTERS
 from proxy.config.mistakes import Mistake
 from proxy.config.parse import parse
 from proxy.config.settings import Settings
+from proxy.downstream.tls_context import CertificateError, TlsContexts
 
 
 class ConfigError(Exception):
@@ -19,11 +20,24 @@ class ConfigError(Exception):
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
-    """Read and check the file, the environment's overrides applied. Raises ConfigError."""
+    """Read and check the file, the environment's overrides applied, and the certificates it names. Raises ConfigError."""
     result = parse(_text(path), environment)
-    if isinstance(result, Settings):
+    mistakes = _certificates_amiss(result) if isinstance(result, Settings) else result
+    if isinstance(result, Settings) and not mistakes:
         return result
-    raise ConfigError(result)
+    raise ConfigError(mistakes)
+
+
+def _certificates_amiss(settings: Settings) -> tuple[Mistake, ...]:
+    """Try the certificates and keys of each listener."""
+    mistakes = []
+    for index, place in enumerate(settings.listen):
+        if place.tls is not None:
+            try:
+                TlsContexts(place.tls)
+            except CertificateError as error:
+                mistakes.append(Mistake(f"listen[{index}].tls", None, str(error)))
+    return tuple(mistakes)
 
 
 def _text(path: Path) -> str:

@@ -40,3 +40,16 @@ def test_an_empty_file_means_the_defaults(tmp_path):
     file = tmp_path / "config.yaml"
     file.touch()
     assert load(file, {}) == Settings()
+
+
+def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_settings(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "listen:\n  - address: 127.0.0.1:0\n    tls:\n      certificates:\n"
+        f"        - {{certificate: {tmp_path}/tls.crt, key: {tmp_path}/tls.key}}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    (mistake,) = caught.value.mistakes
+    assert mistake.path == "listen[0].tls"
+    assert "tls.crt" in mistake.message
