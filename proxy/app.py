@@ -25,14 +25,14 @@ from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.request_head import forget_fields
 from proxy.http1.response_head import forget_heads
 from proxy.matrix.endpoint import RouteClass
-from proxy.matrix.profiles import Figures
+from proxy.matrix.profiles import GENERIC, Figures
 from proxy.matrix.routes import forget_paths
 from proxy.mechanisms.recent_maximum import RecentMaximum
 from proxy.observability.logs import configure_logs
 from proxy.observability.snapshot import Snapshot
 from proxy.policies.descriptors import Fit
 from proxy.spool.settings import spool_directory
-from proxy.spool.spool import MAX_FILES, Spool
+from proxy.spool.spool import MAX_FILES, Spool, SpoolDirectoryError
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.probe import HomeserverProbe
 from proxy.upstream.profile_detection import detect_profile
@@ -78,16 +78,13 @@ class Application:
         clients: DeadlineSweep[ClientConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self._upstreams: DeadlineSweep[UpstreamConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self._descriptor_limit = _raise_descriptor_limit()
-        self._spool = Spool(
-            spool_directory(settings.bodies.spool_directory, settings.state_directory),
-            max_files=min(MAX_FILES, self._descriptor_limit // _SPOOL_FILES_PART),
-        )
+        self._spool = _spool(settings, min(MAX_FILES, self._descriptor_limit // _SPOOL_FILES_PART))
         #: None while the homeserver has not said what it is.
         self.profile: str | None = None
         if settings.homeserver.profile != "auto":
             self.profile = settings.homeserver.profile
         self._fit = Fit(0, 0, 0)
-        found = self._fit_figures(settings)
+        found = self._fit_figures(settings, self.profile)
         self.pool = parts.pool(settings.homeserver, self._fit.upstream, self._upstreams)
         self.pipeline = parts.pipeline(settings, found, self.pool, self._spool)
         self.listener = Listener(
@@ -139,8 +136,16 @@ class Application:
 
     async def _detect_profile(self) -> None:
         profile = await detect_profile(self._settings.homeserver.url)
+        try:
+            found = self._fit_figures(self._settings, profile)
+        except StartError as error:
+            _log.error(
+                "the homeserver's profile does not fit: the careful figures hold on", detail=str(error)
+            )
+            self.profile = GENERIC
+            return
         self.profile = profile
-        self._reconfigure(self._settings)
+        self._reconfigure(self._settings, found)
 
     def reload(self) -> Reloaded:
         """Read the settings file again and let it take effect, whole or not at all."""
@@ -149,21 +154,24 @@ class Application:
             return self._not_reloaded(mistakes)
         try:
             new = load(self._path)
+            profile = self.profile if new.homeserver.profile == "auto" else new.homeserver.profile
+            found = self._fit_figures(new, profile)
         except ConfigError as error:
             return self._not_reloaded(tuple(str(mistake) for mistake in error.mistakes))
+        except StartError as error:
+            return self._not_reloaded((str(error),))
         old, self._settings = self._settings, new
         changed, later = tuple(changed_keys(old, new)), tuple(keys_needing_restart(old, new))
-        if new.homeserver.profile not in ("auto", old.homeserver.profile):
-            self.profile = new.homeserver.profile
+        self.profile = profile
         configure_logs(new.log)
         self.operators.configure(new.admin)
-        self._reconfigure(new)
+        self._reconfigure(new, found)
         self.egress.reload(new.egress)
         _log.info("settings read again", changed=changed, needs_restart=later)
         self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
         return self.reloaded
 
-    def _fit_figures(self, settings: Settings) -> Figures:
+    def _fit_figures(self, settings: Settings, profile: str | None) -> Figures:
         """Give the figures that fit the limit of open files; say so once where that lowers some."""
         limit = self._descriptor_limit
         others = self._spool.max_files
@@ -171,12 +179,12 @@ class Application:
             # The homeserver's and the gateway's, all in use only in a flood: a low limit is not spent on them.
             others += min(2 * settings.egress.max_connections, limit // _EGRESS_PART)
         try:
-            found, fit = parts.fitted(settings, self.profile, limit - others)
+            found, fit = parts.fitted(settings, profile, limit - others)
         except parts.LimitTooSmallError:
             raise StartError(
                 f"the limit of open files, {limit}, is too small: raise it (ulimit -n, LimitNOFILE)"
             ) from None
-        wanted = parts.figures_of(settings, self.profile).sync_workers
+        wanted = parts.figures_of(settings, profile).sync_workers
         if fit != self._fit and (fit.clients, fit.waits) != (settings.connections.max, wanted):
             _log.warning(
                 "connections.max and sync.workers are lowered to fit the limit of open files",
@@ -187,8 +195,8 @@ class Application:
         self._fit = fit
         return found
 
-    def _reconfigure(self, settings: Settings) -> None:
-        parts.reconfigure(self.pipeline, settings, self._fit_figures(settings))
+    def _reconfigure(self, settings: Settings, found: Figures) -> None:
+        parts.reconfigure(self.pipeline, settings, found)
         self.pool.resize(settings.homeserver.connections or self._fit.upstream)
         self.listener.configure(
             settings.connections, max_connections=self._fit.clients, access=settings.log.access
@@ -362,3 +370,14 @@ def _raise_descriptor_limit() -> int:
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
+
+
+def _spool(settings: Settings, max_files: int) -> Spool:
+    try:
+        directory = spool_directory(settings.bodies.spool_directory, settings.state_directory)
+        return Spool(directory, max_files=max_files)
+    except (
+        SpoolDirectoryError,
+        FileNotFoundError,
+    ) as error:  # the latter: no temporary directory can be used
+        raise StartError(f"spool files need a directory that can be written to: {error}") from error
