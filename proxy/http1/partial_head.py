@@ -15,12 +15,13 @@ def head_end(data: bytes, seen: int) -> tuple[int, int]:
 
 def why_hopeless(data: bytes, seen: int, *, max_head_bytes: int, max_target_bytes: int) -> Reason | None:
     """Tell why a head without its end cannot become a good one any more; None while it can. `seen` as above."""
-    if data.startswith(b"\r\n\r"):
+    start = 2 if data.startswith(b"\r\n") else 0
+    if start and data.startswith(b"\r", start):
         return Reason.BAD_REQUEST_LINE
-    longest_line = max_target_bytes + 64
-    if len(data) > longest_line and data.find(b"\n", 0, longest_line) < 0:
+    longest_line = start + max_target_bytes + 64
+    if len(data) > longest_line and data.find(b"\n", start, longest_line) < 0:
         return Reason.TARGET_TOO_LONG
     if data.count(b"\n", seen) != data.count(b"\r\n", max(0, seen - 1)):
-        first = data.find(b"\n")
+        first = data.find(b"\n", start)
         return Reason.BAD_FIELD if data[first - 1 : first] == b"\r" else Reason.BAD_REQUEST_LINE
     return Reason.HEAD_TOO_LARGE if len(data) > max_head_bytes else None

@@ -35,12 +35,14 @@ from proxy.http1.fields import (
     without,
     without_nominated,
 )
+from proxy.http1.partial_head import why_hopeless
 
 #: `length` of a chunked body; other lengths are bytes.
 CHUNKED: Final = -1
 _MAX_LENGTH_DIGITS = 18  # below 2**63, so no server can overflow on it
 _LINE = re.compile(rb'([A-Za-z]{1,32}) ([!"$-~]+) HTTP/1\.([01])(?=\r\n)')
 _COMMON_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"})
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VERSION = re.compile(rb"HTTP/[0-9]\.[0-9]")
 _HOST = re.compile(rb"(?:[a-z0-9._~!$&'()*+;=%-]+|\[[0-9a-f:.]+(?:%[0-9a-z._~-]+)?\])(?::[0-9]{0,5})?")
 _ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
@@ -118,12 +120,13 @@ def parse_request_head(head: bytes, *, max_fields: int, max_target_bytes: int) -
     """
     match = _LINE.match(head)
     if match is None:
-        raise Refused(_why_bad_line(head[: head.find(b"\r\n")], max_target_bytes))
+        reason = _why_bad_line(head[: head.find(b"\r\n")], max_target_bytes)
+        raise Refused(_reason_in_any_cut(head, reason, max_target_bytes))
     method, target, version = match.groups()
     if method not in _COMMON_METHODS and method in (b"CONNECT", b"TRACE"):
-        raise Refused(Reason.METHOD_NOT_ALLOWED)
+        raise Refused(_reason_in_any_cut(head, Reason.METHOD_NOT_ALLOWED, max_target_bytes))
     if len(target) > max_target_bytes:
-        raise Refused(Reason.TARGET_TOO_LONG)
+        raise Refused(_reason_in_any_cut(head, Reason.TARGET_TOO_LONG, max_target_bytes))
     end = match.end()
     block = head[end:]
     line = head[:end]
@@ -151,6 +154,13 @@ def forget_fields() -> None:
     _memory.clear()
 
 
+def _reason_in_any_cut(head: bytes, reason: Reason, max_target_bytes: int) -> Reason:
+    """Give what the client would have been told, had the head come byte by byte: what is seen before its end comes first."""
+    head = b"\r\n" + head  # the empty line that may stand before it, and was taken off
+    hopeless = why_hopeless(head, 0, max_head_bytes=len(head), max_target_bytes=max_target_bytes)
+    return reason if hopeless is None else hopeless
+
+
 def _why_bad_line(line: bytes, max_target_bytes: int) -> Reason:
     """Tell what is wrong with a request line."""
     parts = line.split(b" ")
@@ -163,9 +173,9 @@ def _why_bad_line(line: bytes, max_target_bytes: int) -> Reason:
         return Reason.VERSION_UNKNOWN
     if len(target) > max_target_bytes:
         return Reason.TARGET_TOO_LONG
-    if not method.isalpha():
+    if not _TOKEN.fullmatch(method):
         return Reason.BAD_REQUEST_LINE
-    return Reason.METHOD_UNKNOWN if len(method) > 32 else Reason.BAD_TARGET
+    return Reason.BAD_TARGET if method.isalpha() and len(method) <= 32 else Reason.METHOD_UNKNOWN
 
 
 def _why_llhttp_refuses(block: bytes) -> Reason:
@@ -183,10 +193,10 @@ def _judge(block: bytes, max_fields: int) -> None:
     """Whole lines, no controls, not too many, and no objection from llhttp."""
     controls = block.translate(None, TEXT)
     lines = len(controls) >> 1
-    if lines > max_fields + 2:
-        raise Refused(Reason.HEAD_TOO_LARGE)
     if controls != b"\r\n" * lines:
         raise Refused(Reason.BAD_FIELD)
+    if lines > max_fields + 2:
+        raise Refused(Reason.HEAD_TOO_LARGE)
     try:
         httptools.HttpRequestParser(None).feed_data(b"POST / HTTP/1.1" + block)
     except httptools.HttpParserUpgrade:
