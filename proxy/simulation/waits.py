@@ -26,6 +26,19 @@ class Waits:
         bucket = 0 if wait_s <= LEAST_S else ceil(log(wait_s / LEAST_S) / STEP)
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
 
+    @property
+    def quick(self) -> int:
+        """How many did not wait."""
+        return self._buckets.get(0, 0)
+
+    def merge(self, other: "Waits") -> None:
+        """Count all of another distribution too."""
+        self.count += other.count
+        self.total_s += other.total_s
+        self.longest_s = max(self.longest_s, other.longest_s)
+        for bucket, count in other._buckets.items():  # noqa: SLF001 - of the same class
+            self._buckets[bucket] = self._buckets.get(bucket, 0) + count
+
     def quantile_s(self, fraction: float) -> float:
         """Give the wait that `fraction` of all do not exceed; 0 where there are none."""
         wanted = fraction * self.count
