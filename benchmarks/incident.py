@@ -306,8 +306,8 @@ def _table(results: list[Result]) -> str:
             f"{one.abandoned:,}",
             f"{min(one.worst.success.values()):.1%}",
             f"{one.base.p99_ms:.1f} ms",
-            f"{one.worst.p99_ms:.1f} ms",
-            f"{one.worst.p99_ms / one.base.p99_ms:.1f}",
+            f"{one.worst.p99_ms:.1f} ms" if one.worst.samples else "none served",
+            f"{one.worst.p99_ms / one.base.p99_ms:.1f}" if one.worst.samples else "",
             f"none in {_RECOVERY_WITHIN_S * FASTER / 60:.0f} min"
             if after_s is None
             else f"{after_s * FASTER / 60:.1f} min",
