@@ -5,10 +5,12 @@ and redacted in text, and each value is made printable, so that nothing a client
 line. Which requests get a line is not decided here.
 """
 
+import contextlib
 import logging
 import re
 import sys
 from collections.abc import Mapping
+from typing import TextIO, cast
 from urllib.parse import unquote_to_bytes
 
 import structlog
@@ -56,10 +58,25 @@ def configure_logs(settings: LogSettings) -> None:
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, _Lines(sys.stderr))),
         cache_logger_on_first_use=False,
     )
     _route_logging(level, shared, last)
+
+
+class _Lines:
+    """Lines to `stream`. One that cannot be written (a full disk, a reader that is gone) is lost; what it told of goes on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
 
 
 def _last_processors(settings: LogSettings) -> list[Processor]:
@@ -69,7 +86,7 @@ def _last_processors(settings: LogSettings) -> list[Processor]:
 
 
 def _route_logging(level: int, shared: list[Processor], last: list[Processor]) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(_Lines(sys.stderr))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name],
