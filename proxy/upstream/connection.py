@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _BUFFER: Final = memoryview(bytearray(196_608))  # a read is used up before the next begins
 _MAX_HEAD_BYTES = 65_536
 _MAX_INTERIM = 8  # answers with 1xx to one request; more is a flood
+_VERSION: Final = b"HTTP/1."
 _IN_HEAD: Final = -3  # of `_left`: no body is expected yet
 
 
@@ -207,7 +208,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             end = data.find(b"\r\n\r\n", seen - 3 if seen > 3 else 0)
             if end < 0:
                 self._head_bytes = data
-                if len(data) > _MAX_HEAD_BYTES or b"\n\n" in data:
+                if len(data) > _MAX_HEAD_BYTES or b"\n\n" in data or not _may_be_answer(data):
                     self._break(exchange, Reason.UPSTREAM_BROKEN)
                 return
             try:
@@ -297,3 +298,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._pool.note_broken(reason, error)
         self.transport.abort()
         exchange.fail(reason, clock.now())
+
+
+def _may_be_answer(data: bytes) -> bool:
+    """Tell whether bytes without the end of a head can be the beginning of one; garbage need not be waited for."""
+    return data.startswith(_VERSION) or _VERSION.startswith(data)
