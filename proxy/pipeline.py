@@ -29,7 +29,7 @@ from proxy.http1.request_head import RequestHead
 from proxy.identity.client_key import Client, ClientKeys
 from proxy.identity.principal import Principal, anonymous
 from proxy.matrix.access_token import AccessToken, may_name_token, read_access_token
-from proxy.matrix.endpoint import Poll, RouteClass
+from proxy.matrix.endpoint import Lane, Poll, RouteClass
 from proxy.matrix.profiles import Figures
 from proxy.matrix.routes import find_endpoint
 from proxy.matrix.sync_request import lower_timeout
@@ -38,13 +38,13 @@ from proxy.observability.recorder import Recorder
 from proxy.policies.push_egress import peer_of
 from proxy.spool.body_store import BodyStore
 from proxy.upstream.bodies import Bodies
-from proxy.upstream.exchange import ENDED, IN_SERVICE, NOBODY, READING, ClientPort, Exchange
+from proxy.upstream.exchange import ENDED, HELD, IN_SERVICE, NOBODY, READING, ClientPort, Exchange
 from proxy.upstream.pool import Pool
 from proxy.upstream.request_body import RequestBody
 
 _SYNC, _FIRST_SYNC = RouteClass.SYNC, RouteClass.FIRST_SYNC
 _MEDIA, _FEDERATION = RouteClass.MEDIA, RouteClass.FEDERATION
-_NO_POLL = Poll.NONE
+_NO_POLL, _APPSERVICES = Poll.NONE, Lane.APPSERVICES
 _SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
 _SYNC_UNKNOWN_S = 210.0
 _UPGRADE = b"\r\nConnection: Upgrade\r\nUpgrade: websocket"
@@ -91,6 +91,7 @@ class Pipeline:
     ) -> None:  # fmt: skip
         """Take figures and limits, at start and whenever they change."""
         self.figures = figures
+        self.workers.appservice_deadline_s = figures.lanes[_APPSERVICES].deadline_s
         self.client_keys = client_keys
         self.max_hold_s = max_hold_s
         self._max_timeout_ms = int(max_timeout_s * 1000)
@@ -277,6 +278,7 @@ class Pipeline:
 
     def ended(self, exchange: Exchange, now: float) -> None:
         """The homeserver is done with it."""
+        was_held = exchange.stage == HELD
         exchange.stage = ENDED
         self.recorder.ended(exchange, now)
         if exchange.body is not None:
@@ -288,11 +290,11 @@ class Pipeline:
             or exchange.endpoint.kills_token
             or (self._learn_peer is not None and exchange.endpoint.route is _FEDERATION)
         ):
-            self._ended_with_more(exchange, now)
+            self._ended_with_more(exchange, now, was_held=was_held)
         else:
             self.workers.give_back(exchange, now)
 
-    def _ended_with_more(self, exchange: Exchange, now: float) -> None:
+    def _ended_with_more(self, exchange: Exchange, now: float, *, was_held: bool) -> None:
         """Give back what few requests are given, and learn from how it ended."""
         status = exchange.status
         access = exchange.access
@@ -307,7 +309,9 @@ class Pipeline:
             self.workers.hold_until(exchange, now + self.max_hold_s, now)
         self.pushers.give_back(exchange, now)
         self.workers.give_back(exchange, now)
-        self.background.ended(exchange, now, abandoned=exchange.client is NOBODY)
+        # Nobody waited for its end, unless it ended here by our own deadline.
+        abandoned = exchange.client is NOBODY and (was_held or exchange.failure is None)
+        self.background.ended(exchange, now, abandoned=abandoned)
         self.first_syncs.give_back(exchange, now)
         self.waits.give_back(exchange, now)
         self.tunnels.give_back(exchange)

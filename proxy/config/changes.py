@@ -11,7 +11,6 @@ from proxy.config.settings import Settings
 NEEDS_RESTART: tuple[Location, ...] = (
     ("listen",),
     ("homeserver", "url"),
-    ("homeserver", "connections"),
     ("homeserver", "connect_timeout_seconds"),
     ("homeserver", "idle_seconds"),
     ("bodies", "memory_bytes"),
@@ -20,6 +19,7 @@ NEEDS_RESTART: tuple[Location, ...] = (
     ("bodies", "spool_bytes"),
     ("responses",),
     ("lanes", "max_lead_seconds"),
+    ("egress", "listen"),
     ("admin", "listen"),
     ("metrics",),
     ("state_directory",),

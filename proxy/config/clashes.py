@@ -27,6 +27,9 @@ def clashes(settings: Settings) -> Iterator[tuple[Location, str]]:
 def _listeners(settings: Settings) -> Iterator[tuple[Location, str, Address]]:
     for index, listen in enumerate(settings.listen):
         yield ("listen", index, "address"), f"listen[{index}].address", parse_listen_address(listen.address)
+    if settings.egress.listen is not None:
+        address = parse_listen_address(settings.egress.listen.address)
+        yield ("egress", "listen", "address"), "egress.listen.address", address
     yield ("admin", "listen"), "admin.listen", parse_listen_address(settings.admin.listen)
     yield ("metrics", "listen"), "metrics.listen", parse_listen_address(settings.metrics.listen)
 

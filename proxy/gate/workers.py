@@ -34,6 +34,7 @@ class WorkerGate:
     def __init__(self, share: WorkerShare, *, enforces: bool) -> None:
         self.share = share
         self.enforces = enforces
+        self.appservice_deadline_s = 0.0
         self.would_wait_total = 0
         self.would_refuse_total = 0
         self._held_without_connection: deque[tuple[float, Ticket]] = deque()  # by when they end
@@ -51,6 +52,7 @@ class WorkerGate:
             flow, confirmed = principal.flow, principal.standing == CONFIRMED
             if principal.appservice:
                 lane = _APPSERVICES
+                exchange.deadline_s = self.appservice_deadline_s
         exchange.ticket = ticket = Ticket(
             lane,
             flow,
@@ -59,7 +61,7 @@ class WorkerGate:
             confirmed=confirmed,
             exempt=principal.exempt,
             address_capped=principal.address_capped,
-            history=endpoint.route is _HISTORY,
+            history=endpoint.route is _HISTORY and not principal.exempt,
         )
         verdict = self.share.ask(ticket, now)
         if verdict == GRANTED:
