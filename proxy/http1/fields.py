@@ -130,10 +130,11 @@ def without(head: bytes, dropped: list[re.Match[bytes]]) -> bytes:
 
 
 def without_nominated(head: bytes, options: frozenset[bytes]) -> bytes:
-    """Leave out the fields that `Connection` names, but never what others rely on (§9.2)."""
+    """Leave out the fields that `Connection` names, but never what others rely on (§9.2), nor the line before the fields."""
     nominated = {name for name in options if name not in _END_TO_END and not name.startswith(b"content-")}
-    lines = head.split(b"\r\n")
-    return b"\r\n".join([line for line in lines if line.partition(b":")[0].lower() not in nominated])
+    line, *fields = head.split(b"\r\n")
+    kept = [field for field in fields if field.partition(b":")[0].lower() not in nominated]
+    return b"\r\n".join([line, *kept])
 
 
 ORDINARY_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})

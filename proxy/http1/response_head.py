@@ -54,17 +54,19 @@ class ResponseHead:
     wire: bytes
 
 
-def parse_response_head(head: bytes, *, method: bytes) -> ResponseHead:
-    """Read a head up to and including its empty line, as the answer to a request with `method`.
+def parse_response_head(head: bytes, *, method: bytes, minor: int = 1) -> ResponseHead:
+    """Read a head up to and including its empty line, as the answer to a request with `method` of HTTP/1.`minor`.
+
+    Who speaks HTTP/1.0 is told of no transfer coding, not even where there is no body (RFC 9112 §6.1).
 
     Raises:
         ResponseBrokenError: with words for the log.
     """
-    if method == b"HEAD":
-        return _parse(head, method)
+    if method == b"HEAD" or not minor:
+        return _parse(head, method, minor)
     parsed = _memory.get(head)
     if parsed is None:
-        parsed = _parse(head, method)
+        parsed = _parse(head, method, minor)
         if len(_memory) < _MEMORY_ENTRIES and len(head) <= _MEMORY_HEAD_BYTES:
             _memory[head] = parsed
     return parsed
@@ -75,7 +77,7 @@ def forget_heads() -> None:
     _memory.clear()
 
 
-def _parse(head: bytes, method: bytes) -> ResponseHead:
+def _parse(head: bytes, method: bytes, minor: int) -> ResponseHead:
     line = _LINE.match(head)
     if line is None:
         raise ResponseBrokenError("status line")
@@ -91,11 +93,11 @@ def _parse(head: bytes, method: bytes) -> ResponseHead:
         raise ResponseBrokenError("llhttp does not take the head") from error
     parsed = ResponseHead()
     parsed.status = int(line[2])
-    _read_fields(head, parsed, method, http11=line[1] == b"1")
+    _read_fields(head, parsed, method, minor, http11=line[1] == b"1")
     return parsed
 
 
-def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, *, http11: bool) -> None:
+def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, minor: int, *, http11: bool) -> None:
     """Read the fields that matter, and settle what is passed on."""
     length = None
     chunked = websocket = False
@@ -113,6 +115,8 @@ def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, *, http11: bo
             if chunked or value != b"chunked" or not http11:
                 raise ResponseBrokenError("Transfer-Encoding")
             chunked = True
+            if not minor:
+                dropped.append(field)
         elif code == CONNECTION:
             connection.append(value)
             dropped.append(field)

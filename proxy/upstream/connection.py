@@ -208,11 +208,15 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             end = data.find(b"\r\n\r\n", seen - 3 if seen > 3 else 0)
             if end < 0:
                 self._head_bytes = data
-                if len(data) > _MAX_HEAD_BYTES or b"\n\n" in data or not _may_be_answer(data):
+                if len(data) >= _MAX_HEAD_BYTES or b"\n\n" in data or not _may_be_answer(data):
                     self._break(exchange, Reason.UPSTREAM_BROKEN)
                 return
+            if end + 4 > _MAX_HEAD_BYTES:  # one read may hold more
+                self._break(exchange, Reason.UPSTREAM_BROKEN)
+                return
+            request = exchange.head
             try:
-                response = parse_response_head(data[: end + 4], method=exchange.head.method)
+                response = parse_response_head(data[: end + 4], method=request.method, minor=request.minor)
             except ResponseBrokenError as error:
                 self._break(exchange, Reason.UPSTREAM_BROKEN, error)
                 return
