@@ -1,7 +1,9 @@
+import logging
 import sys
 from pathlib import Path
 
 import pytest
+import structlog
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -11,3 +13,14 @@ if str(ROOT) not in sys.path:
 pytest.register_assert_rewrite(
     "clients", "e2e_support", "faults_support", "harness", "second_readers", "splits"
 )
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were():
+    """A test that configures logs, or reloads settings, leaves them to the next as they were."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
