@@ -34,7 +34,8 @@ def besieged(tmp_path_factory):
     settings = {"log": {"access": "none"}, "sync": {"per_account": 4, "per_device": 3}}
     with (
         homeserver() as upstream,
-        running_fairgate(folder, upstream.url, profile="generic", **settings) as fairgate,Siege(fairgate.port)
+        running_fairgate(folder, upstream.url, profile="generic", **settings) as fairgate,
+        Siege(fairgate.port),
     ):
         yield fairgate
 
