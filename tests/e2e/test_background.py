@@ -1,6 +1,6 @@
 """A real client pages a room's history as background work while people chat, before a real Synapse that stands still a while.
 
-The room has 150 messages; `BACKFILL_EVENTS=5000 .venv/bin/python -m pytest tests/e2e/test_background.py` takes more.
+The room has 150 messages; more: `BACKFILL_EVENTS=5000 .venv/bin/python -m pytest --timeout 600 tests/e2e/test_background.py`
 """
 
 import contextlib
