@@ -156,7 +156,7 @@ def explain(
 @click.option(
     "--every", "every_s", type=click.FloatRange(0.2), default=1.0, show_default=True, metavar="SECONDS"
 )
-@click.option("--once", is_flag=True, help="Print one picture and end.")
+@click.option("--once", is_flag=True, help="Print one picture and end, as where the output is no terminal.")
 @_ADMIN
 @_TOKEN
 def top(by: str, every_s: float, *, once: bool, url: str | None, token_file: Path | None) -> None:
@@ -169,7 +169,7 @@ def top(by: str, every_s: float, *, once: bool, url: str | None, token_file: Pat
     console = Console()
     client = _client(url or DEFAULT, token_file)
     try:
-        if once:
+        if once or not console.is_terminal:
             console.print(screen.look(client, by, console.height))
         else:
             screen.watch(client, console, by, every_s)

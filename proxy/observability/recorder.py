@@ -129,7 +129,12 @@ class Recorder:
         self._open_trace(settings.trace)
 
     def close(self) -> None:
-        """Write what is left of the trace."""
+        """Write what is left to be told."""
+        for told in self._repeats.due(_NEVER):
+            self._tell_repeats(told)
+        self._close_trace()
+
+    def _close_trace(self) -> None:
         if self.trace is not None:
             self.trace.close()
             self.trace = None
@@ -182,7 +187,7 @@ class Recorder:
     def _open_trace(self, name: str | None) -> None:
         path = None if name is None else Path(name)
         if self.trace is not None and self.trace.path != path:
-            self.close()
+            self._close_trace()
         if path is not None and self.trace is None:
             try:
                 self.trace = Trace(path)

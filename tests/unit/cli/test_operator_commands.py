@@ -143,3 +143,8 @@ def test_replay_of_what_is_no_log_is_told_in_one_line(tmp_path):
         assert result.exit_code == 1
         assert "neither a trace of Fairgate nor an access log" in result.output
     assert fairgate("replay", tmp_path / "none", "--config", config).exit_code == 1
+
+
+def test_top_into_a_file_is_one_picture(admin):
+    result = fairgate("top", "--admin", admin.url)
+    assert (result.exit_code, result.output.count("top flows by")) == (0, 1)

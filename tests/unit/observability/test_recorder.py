@@ -131,3 +131,12 @@ def test_other_settings_take_effect_at_once(tmp_path):
         one.configure(LogSettings(trace=str(tmp_path / "none" / "b")), 0.0)
     assert [(tmp_path / name).read_text().count("\n") for name in "ab"] == [1, 1]
     assert lines[-1]["event"] == "the trace cannot be opened"
+
+
+def test_what_was_summed_so_far_is_told_at_the_end():
+    one = recorder()
+    with capture_logs() as lines:
+        for _ in range(EACH + 2):
+            one.refused(request(), Reason.LINE_FULL, 100.0)
+        one.close()
+    assert (lines[-1]["event"], lines[-1]["times"]) == ("refused, repeated", 2)
