@@ -1,0 +1,43 @@
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import uvloop
+from hypothesis import HealthCheck, settings
+
+# The data path's player and the second readers are other tests' own.
+TESTS = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS / "wire"), str(TESTS / "conformance")]
+pytest.register_assert_rewrite("harness", "second_readers", "fuzz_play")
+
+from harness import World  # noqa: E402  (its asserts are rewritten only from here on)
+
+#: Moderate: the same examples in every run. FUZZ_EXAMPLES=n and --timeout=0: as many new ones, drawn at random.
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
+settings.register_profile(
+    "fuzz",
+    max_examples=EXAMPLES or 150,
+    derandomize=not EXAMPLES,
+    database=None,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="package")
+def loop():
+    loop = uvloop.new_event_loop()
+    yield loop
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
+
+
+@pytest.fixture(scope="package")
+def world(loop):
+    """Run one data path for all examples; each leaves it as it found it."""
+    world = World()
+    loop.run_until_complete(world.start())
+    yield world
+    loop.run_until_complete(world.stop())
