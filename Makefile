@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench-cost bench-fairness bench-dispatch reference clean
+.PHONY: help run test lint format bench-cost bench-fairness bench-dispatch bench-incident reference clean
 
 export HOMESERVER
 find_python = py=$$(tools/find-python)
@@ -30,6 +30,10 @@ bench-cost: ## CPU per proxied request against nginx, in the same run
 bench-fairness: ## honest clients under attack: no proxy, nginx, HAProxy and Fairgate (25 minutes)
 	@$(find_python) && $$py -m tools.parts
 	.venv/bin/python -m benchmarks.fairness
+
+bench-incident: ## background work before a homeserver that struggles: declared and not (7 minutes)
+	@$(find_python) && $$py -m tools.parts
+	.venv/bin/python -m benchmarks.incident
 
 bench-dispatch: ## who waits how long in a model, and what a decision costs
 	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'

@@ -23,6 +23,8 @@ PACKAGES = {
     "buildah": ("buildah",),
     "debootstrap": ("debootstrap",),
     "systemd-analyze": ("systemd",),
+    "chromium": ("chromium",),
+    "prometheus": ("prometheus",),
 }
 
 

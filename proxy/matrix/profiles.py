@@ -54,6 +54,7 @@ _OWN_PLACES: Final = {
     "federation": 64,
     "appservices": 32,
 }
+# Not its long polls: /sync is marked cancellable, but goes on to its timeout (tests/e2e/test_waits.py, Synapse 1.163).
 _SYNAPSE_ENDS: Final = frozenset({"state", "members", "keys_query", "keys_changes"})
 
 PROFILES: Final[Mapping[str, Profile]] = {
