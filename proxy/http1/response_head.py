@@ -112,7 +112,8 @@ def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, minor: int, *
                 raise ResponseBrokenError("Content-Length")
             length = int(value)
         elif code == TRANSFER_ENCODING:
-            if chunked or value != b"chunked" or not http11:
+            # A tab behind it is space to most, but to llhttp no `chunked`: its body would end with the connection.
+            if chunked or field[2].lstrip(b" \t").rstrip(b" ") != b"chunked" or not http11:
                 raise ResponseBrokenError("Transfer-Encoding")
             chunked = True
             if not minor:
