@@ -12,6 +12,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import e2e_support
 from e2e_support import ROOT, read_response, running_fairgate
 
 from tools.processes import free_port
@@ -82,6 +83,14 @@ def _end(fairgate, homeserver):
         homeserver.start()
     homeserver.go_on()
     wait_until_nothing_is_left(fairgate)
+
+
+def run_through(monkeypatch, folder, prefix):
+    """Have the process started as a shell starts it with a command in front."""
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\n{prefix} {e2e_support.PYTHON} "$@"\n')
+    script.chmod(0o700)
+    monkeypatch.setattr(e2e_support, "PYTHON", script)
 
 
 def request(target, *, token="tok_alice_1", method="GET", body=None, fields=""):

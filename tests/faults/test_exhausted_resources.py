@@ -7,7 +7,6 @@ import shutil
 import time
 from contextlib import ExitStack, closing
 
-import e2e_support
 import pytest
 from e2e_support import wait_for
 from faults_support import (
@@ -19,6 +18,7 @@ from faults_support import (
     descriptors_of,
     put,
     request,
+    run_through,
     site,
     wait_until_nothing_is_left,
 )
@@ -69,14 +69,6 @@ def spooling(tmp_path, monkeypatch):
         tmp_path, bodies={"spool_directory": str(directory)}, log={"access": "none", "level": "error"}
     ) as pair:
         yield pair[0], directory
-
-
-def run_through(monkeypatch, folder, prefix):
-    """Have the process started as a shell starts it with a command in front."""
-    script = folder / "python"
-    script.write_text(f'#!/bin/sh\n{prefix} {e2e_support.PYTHON} "$@"\n')
-    script.chmod(0o700)
-    monkeypatch.setattr(e2e_support, "PYTHON", script)
 
 
 def write_fails_and_bodies_stream(fairgate):

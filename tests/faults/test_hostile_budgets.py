@@ -1,0 +1,29 @@
+"""What hostile clients cost: memory and descriptors for each that stays, CPU for each byte of those that send.
+
+A few hundred of each kind; `hostile.py` runs ten thousand. Budgets of CPU are ratios within one run.
+"""
+
+import pytest
+from faults_support import own_descriptors, site
+from hostile import FLOWS, HELD, SETTINGS, cpu_per_byte, hold, honest_go
+
+CONNECTIONS = 200
+HONEST_RATIO = 10  # of p99; ten thousand are held against two, where the machine is quiet
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_a_hostile_client_that_stays_takes_no_more_than_its_budget_and_leaves_nothing(tmp_path, name):
+    with site(tmp_path, **SETTINGS) as (fairgate, _):
+        before = own_descriptors(fairgate)
+        held = hold(fairgate, name, CONNECTIONS)
+        assert held.bytes_each <= HELD[name][1]
+        assert held.left == {}
+        assert not held.honest_p99 > HONEST_RATIO
+        assert own_descriptors(fairgate) <= before
+
+
+def test_no_hostile_byte_costs_much_more_than_an_honest_one(tmp_path):
+    with site(tmp_path, **SETTINGS) as (fairgate, _):
+        honest = cpu_per_byte(fairgate, honest_go, 0.3)
+        costs = {name: cpu_per_byte(fairgate, go, 0.3) / honest for name, (go, _) in FLOWS.items()}
+    assert {name: cost for name, cost in costs.items() if cost > FLOWS[name][1]} == {}
