@@ -100,7 +100,7 @@ class Application:
         self.egress = parts.egress(settings, asyncio.get_running_loop())
         self.pipeline.pushers.learn = self.egress.learn
         if settings.egress.listen is not None:
-            self.pipeline.tell_of_peers(self.egress.federation_peer)
+            self.pipeline.lessons.learn_peer = self.egress.federation_peer
         self._detection: asyncio.Task[None] | None = None
         self._started_at = clock.wall_time()
         self._started = clock.now()

@@ -15,7 +15,6 @@ Refusals of every step meet in `refuse` and `refusal`.
 """
 
 import os
-from collections.abc import Callable
 from itertools import count
 from typing import Final, cast
 
@@ -24,18 +23,18 @@ import structlog
 from proxy import clock
 from proxy.errors import Reason, refusal_bytes
 from proxy.gate.gates import Gates
+from proxy.gate.identity import access_of
+from proxy.gate.lessons import Lessons
 from proxy.gate.steps import jittered
 from proxy.http1.request_head import RequestHead
 from proxy.identity.client_key import Client, ClientKeys
 from proxy.identity.principal import Principal, anonymous
-from proxy.matrix.access_token import AccessToken, may_name_token, read_access_token
 from proxy.matrix.endpoint import Lane, Poll, RouteClass
 from proxy.matrix.profiles import Figures
 from proxy.matrix.routes import find_endpoint
 from proxy.matrix.sync_request import lower_timeout
 from proxy.mechanisms.rate_floor import RateFloor
 from proxy.observability.recorder import Recorder
-from proxy.policies.push_egress import peer_of
 from proxy.spool.body_store import BodyStore
 from proxy.upstream.bodies import Bodies
 from proxy.upstream.exchange import ENDED, HELD, IN_SERVICE, NOBODY, READING, ClientPort, Exchange
@@ -77,7 +76,7 @@ class Pipeline:
         self._id_prefix = b"fg-%s-" % os.urandom(4).hex().encode()
         self._ids = count(1)
         self._warned_at = -_WARN_EVERY_S
-        self._learn_peer: Callable[[str], None] | None = None
+        self.lessons = Lessons(self.identity.identities)
         self.configure(
             figures,
             client_keys,
@@ -136,7 +135,7 @@ class Pipeline:
         """Take a request as far as it may go at once."""
         principal: Principal | None = None
         if exchange.endpoint.takes_token:
-            access = _access_of(exchange.head)
+            access = access_of(exchange.head)
             if access.token:
                 exchange.access = access
                 principal = self.identity.identify(exchange, access, now)
@@ -288,7 +287,7 @@ class Pipeline:
             or exchange.permits is not None
             or exchange.failure is not None
             or exchange.endpoint.kills_token
-            or (self._learn_peer is not None and exchange.endpoint.route is _FEDERATION)
+            or exchange.endpoint.route is _FEDERATION
         ):
             self._ended_with_more(exchange, now, was_held=was_held)
         else:
@@ -297,13 +296,7 @@ class Pipeline:
     def _ended_with_more(self, exchange: Exchange, now: float, *, was_held: bool) -> None:
         """Give back what few requests are given, and learn from how it ended."""
         status = exchange.status
-        access = exchange.access
-        if exchange.endpoint.kills_token and 200 <= status < 300:
-            access = access or _access_of(exchange.head)  # some of these are open to whoever has none
-        elif status != 401:
-            access = None
-        if access is not None and access.token:
-            self.identity.identities.drop(access.token)
+        self.lessons.ended(exchange)
         if status == 504 and exchange.endpoint.route is not _MEDIA:
             # Whoever gave up waiting for the homeserver, it may still be at work. Of media it says that there is none yet.
             self.workers.hold_until(exchange, now + self.max_hold_s, now)
@@ -315,18 +308,6 @@ class Pipeline:
         self.first_syncs.give_back(exchange, now)
         self.waits.give_back(exchange, now)
         self.tunnels.give_back(exchange)
-        if self._learn_peer is not None and exchange.endpoint.route is _FEDERATION and 200 <= status < 300:
-            self._tell_of_peer(exchange, self._learn_peer)
-
-    def tell_of_peers(self, learn: Callable[[str], None]) -> None:
-        """Tell `learn` the name of each homeserver whose signed request ours accepted."""
-        self._learn_peer = learn
-
-    def _tell_of_peer(self, exchange: Exchange, learn: Callable[[str], None]) -> None:
-        authorization = exchange.head.fields.authorization
-        peer = peer_of(exchange.head.target, authorization[0]) if len(authorization) == 1 else None
-        if peer is not None:
-            learn(peer)
 
     def withdraw(self, exchange: Exchange) -> None:
         """Its client left before the homeserver got it."""
@@ -392,15 +373,3 @@ class Pipeline:
                 "there; until then all its clients count as one where they have no token",
                 peer=asker.key,
             )
-
-
-def _access_of(head: RequestHead) -> AccessToken:
-    """Read the token; what a block of fields says of it is kept beside it."""
-    fields = head.fields
-    query = head.target.partition(b"?")[2]
-    if query and may_name_token(query):
-        return read_access_token(fields.authorization, query)
-    access: AccessToken | None = fields.access
-    if access is None:
-        access = fields.access = read_access_token(fields.authorization, b"")
-    return access

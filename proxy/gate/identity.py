@@ -6,10 +6,11 @@ from typing import cast
 
 from proxy import clock
 from proxy.gate.steps import Steps
+from proxy.http1.request_head import RequestHead
 from proxy.identity.identities import Identities
 from proxy.identity.lookups import Lookup, Wait
 from proxy.identity.principal import Principal
-from proxy.matrix.access_token import AccessToken
+from proxy.matrix.access_token import AccessToken, may_name_token, read_access_token
 from proxy.upstream.exchange import IDENTIFYING, Exchange
 from proxy.upstream.questions import WHOAMI, Questions
 
@@ -71,3 +72,15 @@ class IdentityGate:
             exchange.wait = None
             if exchange.stage == IDENTIFYING:
                 self.steps.identified(exchange, cast(Principal, wait.principal), now)
+
+
+def access_of(head: RequestHead) -> AccessToken:
+    """Read the token; what a block of fields says of it is kept beside it."""
+    fields = head.fields
+    query = head.target.partition(b"?")[2]
+    if query and may_name_token(query):
+        return read_access_token(fields.authorization, query)
+    access: AccessToken | None = fields.access
+    if access is None:
+        access = fields.access = read_access_token(fields.authorization, b"")
+    return access
