@@ -1,10 +1,10 @@
 """Soak: honest clients among churn for minutes, and whether memory, permits and latency stay where they were.
 
-`python -m benchmarks.soak --minutes 30`. Time is compressed: deadlines, caches and the lives of connections are seconds, so that
-each place is used and given back hundreds of times. Clients come from ever new addresses with ever new tokens, and leave in every
+`python -m benchmarks.soak --minutes 30`. Time is compressed: deadlines, caches and lives of connections are seconds, so that
+each place is used and given back hundreds of times. Clients come from ever new addresses with new tokens, and leave in every
 way there is: in order, by reset, in the middle of a head, a body, an answer or a long poll.
 
-Every 5 s a sample: RSS, what is taken by `/v1/status`, the honest clients' latency since the last one. In the end the load stops,
+Every 5 s a sample: RSS, what is taken by `/v1/status`, honest clients' latency since the last one. In the end the load stops,
 and what is left is counted. It fails (exit 1) where anything is left, where RSS grows by more than `MOST_MIB_PER_HOUR` over the
 second half, or where the honest clients' p99 in the last third is above `MOST_DRIFT` times that of the first.
 """
