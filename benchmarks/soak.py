@@ -84,19 +84,21 @@ class Load:
 
     port: int
     chance: random.Random
+    addresses: int
+    accounts: int
     numbers: "count[int]" = field(default_factory=lambda: count(1))
     done: Counter[str] = field(default_factory=Counter)
     honest_ms: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
 
     def address(self) -> str:
-        """Give an address nobody had for a long time."""
-        number = next(self.numbers) % 60_000
+        """Give the address nobody had for longest."""
+        number = next(self.numbers) % self.addresses
         return f"127.{3 + number // 30_000}.{number // 200 % 150 + 1}.{number % 200 + 1}"
 
     def token(self) -> str:
         """Give a token: of many accounts, some of them new, some garbage."""
-        number = self.chance.randrange(5000)
+        number = self.chance.randrange(self.accounts)
         return f"garbage{number}" if number % 7 == 0 else token_of(f"user{number}", number % 3 + 1)
 
     async def honest(self, number: int) -> None:
@@ -225,13 +227,13 @@ def _status(admin: int) -> dict[str, Any]:
     return status
 
 
-async def _soak(minutes: float, port: int, admin: int, pid: int, clients: int) -> bool:
-    load = Load(port, random.Random(9))
+async def _soak(choice: argparse.Namespace, port: int, admin: int, pid: int) -> bool:
+    load = Load(port, random.Random(9), choice.addresses, choice.accounts)
     lives = [asyncio.create_task(load.honest(number)) for number in range(_HONEST)]
-    lives += [asyncio.create_task(load.churn()) for _ in range(clients)]
+    lives += [asyncio.create_task(load.churn()) for _ in range(choice.clients)]
     samples: list[Sample] = []
     began_at = time.monotonic()
-    while (at_s := time.monotonic() - began_at) < minutes * 60:
+    while (at_s := time.monotonic() - began_at) < choice.minutes * 60:
         await asyncio.sleep(_EVERY_S)
         ms, load.honest_ms = load.honest_ms, []
         cuts = quantiles(ms, n=100) if len(ms) > 1 else [0.0] * 99
@@ -287,7 +289,7 @@ def _slope(points: list[tuple[float, float]]) -> float:
     return median((y2 - y1) / (x2 - x1) for (x1, y1), (x2, y2) in combinations(points, 2))
 
 
-def _run(minutes: float, clients: int, folder: Path) -> bool:
+def _run(choice: argparse.Namespace, folder: Path) -> bool:
     port, admin, metrics, upstream = free_port(), free_port(), free_port(), free_port()
     tree = {
         "listen": [{"address": f"127.0.0.1:{port}"}],
@@ -304,7 +306,7 @@ def _run(minutes: float, clients: int, folder: Path) -> bool:
         fairgate = start(command, log, env={"TMPDIR": str(folder)}, cwd=Path(__file__).resolve().parents[1])
         try:
             wait_until(lambda: _is_ready(metrics), 20, "Fairgate", fairgate, log)
-            reached = uvloop.run(_soak(minutes, port, admin, fairgate.pid, clients))
+            reached = uvloop.run(_soak(choice, port, admin, fairgate.pid))
         finally:
             code = stop(fairgate, 30)
     told = log.read_text()
@@ -327,13 +329,17 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--clients", type=int, default=100, help="odd clients at once")
+    parser.add_argument("--addresses", type=int, default=60_000, help="they come from, at most 60,000")
+    parser.add_argument(
+        "--accounts", type=int, default=5_000, help="they ask for, with two tokens or three each"
+    )
     choice = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         with tempfile.TemporaryDirectory(prefix="fairgate-soak-") as folder:
-            return 0 if _run(choice.minutes, choice.clients, Path(folder)) else 1
+            return 0 if _run(choice, Path(folder)) else 1
     except ToolError as error:
         fail(error)
         return 2
