@@ -183,7 +183,7 @@ def hold(fairgate: Any, name: str, connections: int) -> Held:
                 ratio = honest_p99_ms(fairgate) / base_p99_ms
             except (OSError, AssertionError):  # no answer, or a refusal
                 ratio = float("inf")
-    return Held(there, growth / connections, opened_in_s, ratio, left(fairgate))
+    return Held(there, growth / max(1, there), opened_in_s, ratio, left(fairgate))
 
 
 def settle(fairgate: Any) -> None:
