@@ -36,7 +36,6 @@ class WorkerGate:
         self.enforces = enforces
         self.appservice_deadline_s = 0.0
         self.would_wait_total = 0
-        self.would_refuse_total = 0
         self._held_without_connection: deque[tuple[float, Ticket]] = deque()  # by when they end
 
     def take(self, exchange: Exchange, now: float) -> bool:
@@ -131,7 +130,6 @@ class WorkerGate:
 
     def _take_anyway(self, exchange: Exchange, ticket: Ticket, verdict: int, now: float) -> None:
         if verdict == REFUSED:
-            self.would_refuse_total += 1
             self.steps.reported(exchange, Reason.LINE_FULL)
         else:
             self.would_wait_total += 1

@@ -146,10 +146,6 @@ class ClientKeys:
             return named or client
         return self._suspect(peer, client)
 
-    def is_trusted(self, peer: str) -> bool:
-        """Tell whether a peer is one of `clients.trusted_proxies`: it may send a PROXY header, and no cap by address holds."""
-        return (self._peers.young.get(peer) or self._peer(peer)).trusted
-
     def _peer(self, peer: str) -> Client:
         client = self._peers.find(peer)
         if client is None:

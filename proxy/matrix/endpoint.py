@@ -67,7 +67,6 @@ class Endpoint:
     lane: Lane = Lane.NONE
     poll: Poll = Poll.NONE
     is_upload: bool = False
-    is_media_config: bool = False
     sets_pusher: bool = False
     kills_token: bool = False
     takes_token: bool = True

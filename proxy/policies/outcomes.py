@@ -5,7 +5,6 @@ does not; what we did not send, or nobody waited for, says nothing. The gate lea
 interactive requests, so the two cannot disagree. A resend on a stale connection is no outcome: only the last attempt is judged.
 """
 
-import errno
 from enum import IntEnum
 from typing import Final
 
@@ -40,10 +39,6 @@ _BY_REASON: Final = {
     Reason.UPSTREAM_TIMEOUT: _TIMEOUT,
     Reason.UPSTREAM_BROKEN: _REJECTED,
 }
-#: Errors of connecting that are this machine's shortage: nothing reached the homeserver.
-_OUR_SHORTAGE: Final = frozenset(
-    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL}
-)
 _SILENT_ROUTES: Final = frozenset({RouteClass.MEDIA, RouteClass.REMOTE, RouteClass.FEDERATION})
 
 
@@ -61,11 +56,6 @@ def of_answer(status: int, elapsed_s: float, fast_within_s: float) -> Outcome:
 def of_reason(reason: Reason) -> Outcome:
     """Judge a request that ended with a reason of ours, before or within the answer."""
     return _BY_REASON.get(reason, _DROPPED)
-
-
-def of_connect_error(error: OSError) -> Outcome:
-    """Judge a connect that failed: the homeserver's doing, unless this machine lacked what it takes."""
-    return _DROPPED if error.errno in _OUR_SHORTAGE else _TRANSPORT_ERROR
 
 
 def is_reported(outcome: Outcome, route: RouteClass, *, upload: bool) -> bool:

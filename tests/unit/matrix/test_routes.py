@@ -209,7 +209,7 @@ def test_creating_media_carries_no_file():
 
 @pytest.mark.parametrize("path", [b"/_matrix/media/v3/config", b"/_matrix/client/v1/media/config"])
 def test_the_media_configuration_is_known_by_both_paths(path):
-    assert find_endpoint(b"GET", path).is_media_config
+    assert find_endpoint(b"GET", path).name == "media_config"
 
 
 @pytest.mark.parametrize(

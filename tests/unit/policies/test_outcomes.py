@@ -1,4 +1,3 @@
-import errno
 import itertools
 
 import pytest
@@ -11,7 +10,6 @@ from proxy.policies.outcomes import (
     Outcome,
     is_reported,
     of_answer,
-    of_connect_error,
     of_reason,
 )
 
@@ -60,23 +58,6 @@ def test_what_was_refused_before_it_was_sent_teaches_nothing():
     for reason in Reason:
         if reason.status < 500:
             assert of_reason(reason) is Outcome.DROPPED
-
-
-@pytest.mark.parametrize(
-    ("number", "outcome"),
-    [
-        (errno.ECONNREFUSED, "transport_error"),
-        (errno.ECONNRESET, "transport_error"),
-        (errno.EPIPE, "transport_error"),
-        (errno.ENOENT, "transport_error"),
-        (errno.EHOSTUNREACH, "transport_error"),
-        (errno.EMFILE, "dropped"),
-        (errno.ENOBUFS, "dropped"),
-        (errno.EADDRNOTAVAIL, "dropped"),
-    ],
-)
-def test_a_failed_connect_is_load_unless_this_machine_lacked_something(number, outcome):
-    assert of_connect_error(OSError(number, "")).name.lower() == outcome
 
 
 def test_each_outcome_is_a_failure_a_recovery_or_nothing():
