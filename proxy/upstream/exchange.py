@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 from proxy.errors import Reason
 from proxy.http1.request_head import RequestHead
 from proxy.http1.response_head import CHUNKED as RESPONSE_CHUNKED
-from proxy.http1.response_head import UNTIL_CLOSE, ResponseHead, without_chunking
+from proxy.http1.response_head import UNTIL_CLOSE, ResponseHead
 from proxy.upstream.request_body import RequestBody
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ class Exchange:
             return response.wire + (_CLOSE if self.closes else _END)
         if length == RESPONSE_CHUNKED:
             self.closes = True
-            return without_chunking(response.wire) + _CLOSE
+            return response.wire + _CLOSE  # without its coding: parse_response_head
         return response.wire + (_CLOSE if self.closes else _KEEP_ALIVE)
 
     def answered(self, now: float) -> None:
