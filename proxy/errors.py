@@ -150,6 +150,13 @@ class Reason(Enum):
         "The request's body could not be kept until the homeserver has time for it",
         True,
     )
+    SPOOL_FULL = (
+        "spool_full",
+        503,
+        "M_LIMIT_EXCEEDED",
+        "There is no room now to keep the request's body; try again later",
+        True,
+    )
     UPSTREAM_BUSY = ("upstream_busy", 503, "M_LIMIT_EXCEEDED", "The homeserver is busy", True)
     STOPPING = ("stopping", 503, "M_LIMIT_EXCEEDED", "The proxy is being restarted", True)
     CONNECT_TIMEOUT = (

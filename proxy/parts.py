@@ -15,6 +15,7 @@ from proxy.gate.first_syncs import FirstSyncGate
 from proxy.gate.gates import Gates
 from proxy.gate.identity import IdentityGate
 from proxy.gate.pushers import PusherGate
+from proxy.gate.streamed_bodies import StreamedBodyGate
 from proxy.gate.tunnels import TunnelGate
 from proxy.gate.uploads import UploadGate
 from proxy.gate.waits import WaitGate
@@ -36,6 +37,7 @@ from proxy.policies.first_syncs import FirstSyncs
 from proxy.policies.lanes import pool_rules
 from proxy.policies.pusher_cap import PusherCap
 from proxy.policies.settings import RuleMode, given_figures
+from proxy.policies.streamed_bodies import StreamedBodies
 from proxy.policies.sync_wait import SyncWait
 from proxy.policies.tunnels import Tunnels
 from proxy.policies.worker_share import WorkerShare
@@ -197,6 +199,8 @@ def reconfigure(way: Pipeline, settings: Settings, found: Figures) -> None:
     gates.pushers.cap.max_per_user = settings.pushers.max_per_user
     gates.workers.enforces = enforces(lanes.mode)
     rules = pool_rules(found, history_per_account=lanes.history_per_account)
+    gates.streams.enforces = enforces(lanes.mode)
+    gates.streams.bodies.resize(rules)
     try:
         gates.workers.reconfigure(rules, now, address_share=lanes.address_share)
     except (
@@ -229,6 +233,10 @@ def _gates(settings: Settings, found: Figures, questions: Questions) -> Gates:
             questions,
             confirm_above_bytes=bodies.confirm_above_bytes,
             enforces=enforces(settings.uploads.mode),
+        ),
+        streams=StreamedBodyGate(
+            StreamedBodies(pool_rules(found, history_per_account=settings.lanes.history_per_account)),
+            enforces=enforces(settings.lanes.mode),
         ),
         background=BackgroundWork(
             BackgroundGate(background, clock.now()),

@@ -6,6 +6,7 @@
 4. `identified`: limits that can refuse at once: tunnels (§1.6), a long poll's budgets (§5).
    `may_wait`: first syncs of an account wait for each other (§5.5).
 5. `may_begin`: how large its body may be, and from whom (§3.3, §3.4); then it is read, before a worker is taken (§3.1).
+   `body_streams`: one that can be kept no longer goes on with a worker while it comes, if it may.
 6. `body_read`: a place beside the others, if nobody waits for it (§6); then `may_work`: a worker of its lane (§4).
 7. `has_worker`: the cap of pushers (§7.1); `may_register`: the pool runs the exchange on a connection to the homeserver.
 8. Answer and body pass through `upstream.exchange`, each side pausing the other.
@@ -64,7 +65,7 @@ class Pipeline:
         self.pool = pool
         self.gates = gates
         self.identity, self.tunnels, self.waits, self.first_syncs = gates[:4]
-        self.uploads, self.background, self.workers, self.pushers = gates[4:]
+        self.uploads, self.streams, self.background, self.workers, self.pushers = gates[4:]
         for gate in gates:
             gate.steps = self
         self.bodies = bodies
@@ -228,8 +229,17 @@ class Pipeline:
         """The disk lost a part of it."""
         self._give_up(exchange, Reason.SPOOL_FAILED)
 
+    def body_streams(self, exchange: Exchange) -> None:
+        """Go on with a request of whose body no more can be kept, if it may hold a worker while the rest comes."""
+        if exchange.stage == READING:
+            refusal = self.streams.take(exchange)
+            if refusal is None:
+                self._complete(exchange, clock.now())
+            else:
+                self._give_up(exchange, refusal)
+
     def body_read(self, exchange: Exchange) -> None:
-        """Go on with a request whose body is there, or can be kept no longer."""
+        """Go on with a request whose body is there."""
         if exchange.stage == READING:
             self._complete(exchange, clock.now())
 
@@ -305,6 +315,7 @@ class Pipeline:
         # Nobody waited for its end, unless it ended here by our own deadline.
         abandoned = exchange.client is NOBODY and (was_held or exchange.failure is None)
         self.background.ended(exchange, now, abandoned=abandoned)
+        self.streams.give_back(exchange)
         self.first_syncs.give_back(exchange, now)
         self.waits.give_back(exchange, now)
         self.tunnels.give_back(exchange)
@@ -351,6 +362,7 @@ class Pipeline:
         self.pushers.give_back(exchange, now)
         self.workers.give_back(exchange, now)
         self.background.withdraw(exchange, now)
+        self.streams.give_back(exchange)
         self.first_syncs.give_back(exchange, now)
         self.waits.give_back(exchange, now)
         self.tunnels.give_back(exchange)

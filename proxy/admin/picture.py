@@ -48,6 +48,7 @@ def _bodies(pipeline: Pipeline) -> BodyStatistics:
     return BodyStatistics(
         sizes=pipeline.uploads.sizes.statistics(),
         relayed_total=pipeline.uploads.relayed_total,
+        streaming_unconfirmed=pipeline.streams.bodies.streaming,
         memory=bodies.requests.memory.statistics(),
         requests=_direction(bodies.requests),
         answers=_direction(bodies.answers),

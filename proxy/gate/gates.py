@@ -6,6 +6,7 @@ from proxy.gate.background import BackgroundWork
 from proxy.gate.first_syncs import FirstSyncGate
 from proxy.gate.identity import IdentityGate
 from proxy.gate.pushers import PusherGate
+from proxy.gate.streamed_bodies import StreamedBodyGate
 from proxy.gate.tunnels import TunnelGate
 from proxy.gate.uploads import UploadGate
 from proxy.gate.waits import WaitGate
@@ -20,6 +21,7 @@ class Gates(NamedTuple):
     waits: WaitGate
     first_syncs: FirstSyncGate
     uploads: UploadGate
+    streams: StreamedBodyGate
     background: BackgroundWork
     workers: WorkerGate
     pushers: PusherGate

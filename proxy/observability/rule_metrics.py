@@ -190,6 +190,11 @@ def _bodies(bodies: BodyStatistics) -> Iterator[Metric]:
     open_now = {direction: stores.open for direction, stores in both.items()}
     yield gauges("bodies_kept", "Bodies and answers that are kept now.", "direction", open_now)
     spooled = {direction: stores.spooled_total for direction, stores in both.items()}
+    yield gauge(
+        "bodies_streaming_unconfirmed",
+        "Bodies without an account that hold a worker while they come: they cannot be kept.",
+        bodies.streaming_unconfirmed,
+    )
     yield counters("bodies_spooled", "Bodies and answers that went to disk.", "direction", spooled)
     taken = {direction: stores.disk.taken_bytes for direction, stores in both.items()}
     yield gauges("spool_bytes", "Bytes of the spool that are taken.", "direction", taken)

@@ -162,6 +162,7 @@ def _bodies(bodies: BodyStatistics) -> dict[str, Any]:
         "media_config_asked_total": sizes.asked_total,
         "media_config_failed_total": sizes.failed_total,
         "token_refusals_relayed_total": bodies.relayed_total,
+        "streaming_unconfirmed": bodies.streaming_unconfirmed,
         "memory": _budget(bodies.memory),
         "requests": _direction(bodies.requests),
         "answers": _direction(bodies.answers),

@@ -60,11 +60,13 @@ class SpoolFigures:
 class BodyStatistics:
     """What is kept of bodies and answers; `memory` is shared by both.
 
-    `relayed_total`: the homeserver's refusals of tokens that were passed on before a body was read.
+    `relayed_total`: the homeserver's refusals of tokens that were passed on before a body was read. `streaming_unconfirmed`:
+    bodies without an account that hold a worker while they come.
     """
 
     sizes: BodySizeStatistics
     relayed_total: int
+    streaming_unconfirmed: int
     memory: ByteBudgetStatistics
     requests: DirectionStatistics
     answers: DirectionStatistics

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from proxy.identity.lookups import Wait
     from proxy.identity.principal import Principal
     from proxy.matrix.access_token import AccessToken
-    from proxy.matrix.endpoint import Endpoint
+    from proxy.matrix.endpoint import Endpoint, Lane
     from proxy.policies.first_syncs import FirstSync
     from proxy.policies.gate_values import GatePermit
     from proxy.policies.pusher_cap import PusherPermit
@@ -150,7 +150,10 @@ class Course(Protocol):
         """More of a body came, and it is not whole."""
 
     def body_read(self, exchange: "Exchange") -> None:
-        """All of its body was taken, or as much as can be kept."""
+        """All of its body was taken."""
+
+    def body_streams(self, exchange: "Exchange") -> None:
+        """No more of its body can be kept: the rest would go on while it comes."""
 
     def body_lost(self, exchange: "Exchange") -> None:
         """What was taken of it cannot be read again."""
@@ -171,10 +174,10 @@ class Course(Protocol):
 class Permits:
     """What few requests are given: a long poll's place, a background request's, a first sync's turn or a pusher's, a tunnel.
 
-    `gateway` is the host and port of the pusher that a request registers.
+    `gateway` is the host and port of the pusher that a request registers, `streams_in` the lane where its body has a place.
     """
 
-    __slots__ = ("background", "first_sync", "gateway", "pusher", "tunnel", "wait")
+    __slots__ = ("background", "first_sync", "gateway", "pusher", "streams_in", "tunnel", "wait")
 
     def __init__(self) -> None:
         self.wait: WaitPermit[Exchange] | None = None
@@ -183,6 +186,7 @@ class Permits:
         self.gateway: tuple[str, int] | None = None
         self.pusher: PusherPermit[Exchange] | None = None
         self.tunnel: TunnelPermit | None = None
+        self.streams_in: Lane | None = None
 
 
 class Exchange:

@@ -1,7 +1,8 @@
 """A request's body on its way: read before a worker is taken, given to the homeserver once it may have it (§3.1, §3.2).
 
-A body that comes in one piece stays that piece. Any other goes through a `BodyStore`. Where the store's budget is used up the
-body *streams*: the request takes a worker before its body is whole, and what comes goes on as the homeserver takes it.
+A body that comes in one piece stays that piece. Any other goes through a `BodyStore`. Where the store's budget is used up
+the body *streams*: the request takes a worker, if it may, before its body is whole, and what comes goes on as the
+homeserver takes it.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -110,7 +111,7 @@ class RequestBody:
     def _stream(self) -> None:
         if not self.streams:
             self.streams = True
-            self._exchange.course.body_read(self._exchange)
+            self._exchange.course.body_streams(self._exchange)
 
     def _failed(self, _: Exception) -> None:
         self._exchange.course.body_lost(self._exchange)

@@ -178,6 +178,7 @@ def taken(status):
         for what in ("open_files", "disk_bytes", "operations_in_flight")
     }
     counts["memory"] = bodies["memory"]["taken_bytes"]
+    counts["bodies that stream"] = bodies["streaming_unconfirmed"]
     counts["tunnels"] = status["tunnels"]["open"]
     counts["pushers"] = status["pushers"]["in_turn"] + status["pushers"]["waiting"]
     counts["clients"] = sum(status["connections"]["by_state"].values())

@@ -449,6 +449,7 @@ class World:
             taken[f"{name} kept"] = stores.open
             taken[f"bytes of {name} on disk"] = stores.disk.statistics().taken_bytes
             taken[f"bytes of {name} in memory"] = stores.memory.statistics().taken_bytes
+        taken["bodies without an account that stream"] = self.application.pipeline.streams.bodies.streaming
         spool = self.application._spool.statistics()
         taken["spool files"] = spool.open_files
         taken["operations on disk"] = spool.operations_in_flight

@@ -13,6 +13,7 @@ from clients import (
     connect,
     field,
     get,
+    hints_of,
     lookups_arrived,
     post,
     requests_arrived,
@@ -275,6 +276,103 @@ def test_a_body_that_waits_unread_for_a_worker_is_not_too_slow(in_a_world):
         assert digest(body_of(script.requests[1])) == digest(noise(LARGE))
 
     in_a_world(tell, **STREAMED, lanes={"requests": {"share": 0.01}})
+
+
+# Streamed, by those for whom nobody vouches.
+
+PLACES = 4  # a quarter of generic's 16 workers
+FEDERATION = b"/_matrix/federation/v1/send/1"
+
+
+async def streams(world, number, *, target=b"/x", fields=b""):
+    """Have `number` clients, each from its own address, send a part of what nobody can keep; give both sides of each."""
+    sides = []
+    for host in range(number):
+        line, connection = await connect(world, f"127.9.0.{host + 1}")
+        await line.send(head_of(LARGE, target=target, fields=fields) + noise(LARGE)[:400_000])
+        await until(lambda: connection.exchange is None or connection.exchange.body.streams)  # noqa: B023
+        sides.append((line, connection))
+    return sides
+
+
+def test_bodies_without_an_account_hold_a_quarter_of_the_workers_and_are_refused_beyond(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),) * 8).whoami = whoami_of({b"t": "@alice:a"})
+        *served, (refused, _) = await streams(world, PLACES + 1)
+        answer = await refused.until_ended()
+        assert refusal_in(answer) == (503, "spool_full")
+        assert hints_of(answer)
+        assert field(answer, b"Connection") == "close"
+        assert world.workers() == (PLACES, 0, 0)
+        for line, _ in await streams(world, 2, target=ROOMS, fields=TOKEN):  # an account's are not among them
+            await line.send(noise(LARGE)[400_000:])
+            await line.until_received(OK)
+        for line, _ in served:
+            await line.send(noise(LARGE)[400_000:])
+            await line.until_received(OK)
+        await world.until_nothing_is_left()
+
+    in_a_world(tell, **STREAMED)
+
+
+def test_other_homeservers_lose_no_place_to_clients_without_a_token(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),) * 8)
+        await streams(world, PLACES)
+        ((peer, _),) = await streams(world, 1, target=FEDERATION)
+        assert world.workers("federation") == (1, 0, 0)
+        await peer.send(noise(LARGE)[400_000:])
+        await peer.until_received(OK)
+
+    in_a_world(tell, **STREAMED)
+
+
+@pytest.mark.parametrize("how", ["resets", "ends", "is too slow", "is whole"])
+def test_a_place_is_free_again_when_its_body_has_ended(in_a_world, how):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),) * 8)
+        (first, connection), *_ = await streams(world, PLACES)
+        if how == "resets":
+            first.reset()
+        elif how == "ends":
+            first.transport.write_eof()
+        elif how == "is too slow":
+            connection.deadline_passed(clock.now() + 1000)
+        else:
+            await first.send(noise(LARGE)[400_000:])
+        await until(lambda: world.application.pipeline.streams.bodies.streaming == PLACES - 1)
+        line, _ = await connect(world, "127.9.1.1")
+        await line.send(head_of(LARGE) + noise(LARGE))
+        await line.until_received(OK)
+
+    in_a_world(tell, **STREAMED)
+
+
+def test_a_place_is_kept_by_a_body_that_waits_in_line(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((THINKS,) + (Answer(OK),) * 8)
+        await ask(world, get(), "127.9.0.1")
+        await requests_arrived(world, 1)
+        *_, (refused, _) = await streams(world, 2)
+        assert refusal_in(await refused.until_ended()) == (503, "spool_full")
+        assert world.workers() == (1, 0, 1)
+        answer_request(world, 0, OK)
+        await until(lambda: world.workers() == (1, 0, 0))
+
+    in_a_world(tell, **STREAMED, lanes={"requests": {"workers": 4}, "address_share": 0.25})
+
+
+def test_in_report_mode_such_bodies_go_on_and_are_reported(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),) * 8)
+        for line, _ in await streams(world, PLACES + 2):
+            await line.send(noise(LARGE)[400_000:])
+            await line.until_received(OK)
+        reported = world.application.pipeline.recorder.reported_total
+        assert {reason.value: number for reason, number in reported.items() if number} == {"spool_full": 2}
+        await world.until_nothing_is_left()
+
+    in_a_world(tell, **STREAMED, lanes={"mode": "report"})
 
 
 # Too slow.

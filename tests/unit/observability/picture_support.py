@@ -68,6 +68,7 @@ def rules(**given):
             "bodies": BodyStatistics(
                 sizes=made(BodySizeStatistics, configured=True),
                 relayed_total=number(),
+                streaming_unconfirmed=number(),
                 memory=made(ByteBudgetStatistics),
                 requests=direction(),
                 answers=direction(),
