@@ -266,6 +266,7 @@ class Application:
             rules=rule_statistics(self.pipeline, self.profile),
             egress=None if self._settings.egress.listen is None else asdict(self.egress.statistics()),
             listener=self._listener_figures(),
+            operators={name: asdict(figures) for name, figures in self.operators.statistics().items()},
         )
 
     def _listener_figures(self) -> dict[str, object]:

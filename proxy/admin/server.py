@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Final, cast
 
 from aiohttp import hdrs, web
 from prometheus_client import CollectorRegistry
@@ -16,6 +17,7 @@ from prometheus_client.exposition import choose_encoder
 
 from proxy.addresses import Address, parse_listen_address
 from proxy.admin.api import admin_application
+from proxy.admin.connections import Connections, Limits, OperatorStatistics
 from proxy.admin.guards import errors_as_json, malformed
 from proxy.admin.history import EVERY_S
 from proxy.admin.settings import AdminSettings, MetricsSettings
@@ -24,9 +26,10 @@ from proxy.observability.metrics import SnapshotCollector
 from proxy.observability.snapshot import Snapshot
 
 #: Seconds requests in flight get at a stop.
-_STOP_WITHIN_S = 0.5
-#: Seconds an idle connection is kept: longer than the usual scrape interval.
-_IDLE_S = 75.0
+_STOP_WITHIN_S: Final = 0.5
+#: Newcomers are accepted at once; this is for a turn of the loop.
+_BACKLOG: Final = 128
+_LIMITS: Final = Limits()
 
 
 class OperatorListeners:
@@ -38,14 +41,17 @@ class OperatorListeners:
         metrics: MetricsSettings,
         views: Views,
         homeserver_answers: Callable[[], Awaitable[bool]],
+        limits: Limits = _LIMITS,
     ) -> None:
         self.configure(admin)
         self._views = views
         self._sampling: asyncio.Task[None] | None = None
         address = parse_listen_address(admin.listen)
-        self._admin = _Listener(address, admin_application(address, views, lambda: self._token))
+        self._admin = _Listener(address, admin_application(address, views, lambda: self._token), limits)
         self._metrics = _Listener(
-            parse_listen_address(metrics.listen), _metrics_application(views.snapshot, homeserver_answers)
+            parse_listen_address(metrics.listen),
+            _metrics_application(views.snapshot, homeserver_answers),
+            limits,
         )
 
     def configure(self, admin: AdminSettings) -> None:
@@ -61,6 +67,13 @@ class OperatorListeners:
     def metrics_address(self) -> str:
         """Where the metrics listener is, with the port the kernel gave once started."""
         return str(self._metrics.address)
+
+    def statistics(self) -> dict[str, OperatorStatistics]:
+        """Give the figures of both by name."""
+        return {
+            "admin": self._admin.connections.statistics(),
+            "metrics": self._metrics.connections.statistics(),
+        }
 
     async def start(self) -> None:
         """Open both or neither. Raises OSError where a place is taken or not ours to take."""
@@ -91,40 +104,41 @@ class OperatorListeners:
 class _Listener:
     """One application at one address."""
 
-    def __init__(self, address: Address, application: web.Application) -> None:
+    def __init__(self, address: Address, application: web.Application, limits: Limits) -> None:
         self.address = address
-        self._application = application
-        self._runner: web.AppRunner | None = None
-        self._is_open = False
-
-    async def start(self) -> None:
+        self.connections = Connections(application, limits)
         self._runner = web.AppRunner(
-            self._application,
+            application,
             access_log=None,
             logger=malformed,
-            keepalive_timeout=_IDLE_S,
+            keepalive_timeout=limits.idle_s,
+            lingering_time=limits.body_s,
             shutdown_timeout=_STOP_WITHIN_S,
         )
-        await self._runner.setup()
-        await self._site(self._runner).start()
-        self._is_open = True
-        if self.address.path is None:
-            self.address = replace(self.address, port=self._runner.addresses[0][1])
+        self._server: asyncio.Server | None = None
 
-    def _site(self, runner: web.AppRunner) -> web.BaseSite:
-        if self.address.path is not None:
-            return web.UnixSite(runner, self.address.path)
-        return web.TCPSite(runner, self.address.host, self.address.port)
+    async def start(self) -> None:
+        await self._runner.setup()
+        server = await self._listen(self.connections.protocols(cast(web.Server, self._runner.server)))
+        self._server = server
+        if self.address.path is None:
+            self.address = replace(self.address, port=server.sockets[0].getsockname()[1])
+
+    async def _listen(self, protocols: Callable[[], asyncio.Protocol]) -> asyncio.Server:
+        loop, address = asyncio.get_running_loop(), self.address
+        if address.path is not None:
+            return await loop.create_unix_server(protocols, address.path)
+        return await loop.create_server(protocols, address.host, address.port or 0, backlog=_BACKLOG)
 
     async def stop(self) -> None:
-        if self._runner is None:
-            return
+        if self._server is not None:
+            self._server.close()
         await self._runner.cleanup()
-        self._runner = None
-        if self._is_open and self.address.path is not None:
+        self.connections.close()
+        if self._server is not None and self.address.path is not None:
             with contextlib.suppress(FileNotFoundError):
                 await asyncio.to_thread(Path(self.address.path).unlink)
-        self._is_open = False
+        self._server = None
 
 
 def _metrics_application(

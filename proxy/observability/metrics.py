@@ -3,7 +3,7 @@
 No label names a person; each label's values are a closed list: states, route classes, lanes, reasons, rules, directions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -27,6 +27,8 @@ class SnapshotCollector(Collector):
         yield from _clients(now)
         yield from _upstream(now.pool)
         yield from rule_metrics(now.rules)
+        if now.operators is not None:
+            yield from _operators(now.operators)
         if now.egress is not None:
             yield from egress_metrics(now.egress)
 
@@ -70,6 +72,25 @@ def _clients(now: Snapshot) -> Iterator[Metric]:
             now.listener["turned_away_total"],
         )
     yield counter("left", "Requests whose client left before the answer's end.", now.left_total)
+
+
+def _operators(listeners: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
+    yield gauges(
+        "operator_connections",
+        "Connections to the operators' listeners.",
+        "listener",
+        {name: figures["open"] for name, figures in listeners.items()},
+    )
+    yield counters_by(
+        "operator_connections_ended",
+        "Of them, those that gave way to another (displaced) or were too slow (late).",
+        ("listener", "reason"),
+        (
+            ((name, reason), figures[f"{reason}_total"])
+            for name, figures in listeners.items()
+            for reason in ("displaced", "late")
+        ),
+    )
 
 
 def _upstream(pool: PoolStatistics) -> Iterator[Metric]:

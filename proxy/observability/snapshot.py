@@ -101,7 +101,7 @@ class RuleStatistics:
 class Snapshot:
     """All figures are since start or of now; durations in seconds, sizes in bytes.
 
-    `loop_lag_worst_s` is of the last minute. `listener` and `egress` are figures of parts above, as they name them.
+    `loop_lag_worst_s` is of the last minute. `listener`, `operators` and `egress` come from parts above, as they name them.
     """
 
     version: str
@@ -122,4 +122,5 @@ class Snapshot:
     pool: PoolStatistics
     rules: RuleStatistics
     listener: Mapping[str, Any] | None = None
+    operators: Mapping[str, Mapping[str, int]] | None = None
     egress: Mapping[str, Any] | None = None

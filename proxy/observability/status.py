@@ -40,6 +40,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
         "homeservers": [homeserver_status(rules)],
         "egress": None if snapshot.egress is None else dict(snapshot.egress),
         "upstream": {"homeserver": snapshot.homeserver, "pool": _pool(snapshot)},
+        "operators": dict(snapshot.operators or {}),
         "process": {
             "open_descriptors": snapshot.open_descriptors,
             "descriptors_limit": snapshot.descriptor_limit,

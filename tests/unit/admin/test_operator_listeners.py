@@ -7,6 +7,7 @@ from typing import NamedTuple
 import picture_support
 import pytest
 
+from proxy.admin.connections import Limits
 from proxy.admin.explain import Asked, Finding
 from proxy.admin.history import History
 from proxy.admin.server import OperatorListeners
@@ -28,6 +29,8 @@ class World:
     def __init__(self):
         self.now = SNAPSHOT
         self.answers = True
+        self.answering = None
+        self.padding = ""
         self.asked = []
         self.reloaded = Reloaded()
         self.history = History()
@@ -52,12 +55,14 @@ class World:
         return self.reloaded
 
     def picture(self):
-        return {"status": self.status()}
+        return {"status": self.status(), "padding": self.padding}
 
     def sample(self):
         pass
 
     async def homeserver_answers(self):
+        if self.answering is not None:
+            await self.answering.wait()
         return self.answers
 
 
@@ -76,7 +81,7 @@ async def request(address, line, *fields):
     return int(head.split()[1]), head.lower(), body
 
 
-def with_listeners(dialogue, admin="127.0.0.1:0", metrics="127.0.0.1:0", token=None):
+def with_listeners(dialogue, admin="127.0.0.1:0", metrics="127.0.0.1:0", token=None, limits=None):
     async def run():
         world = World()
         listeners = OperatorListeners(
@@ -84,6 +89,7 @@ def with_listeners(dialogue, admin="127.0.0.1:0", metrics="127.0.0.1:0", token=N
             MetricsSettings(listen=metrics),
             world,
             world.homeserver_answers,
+            limits or Limits(),
         )
         await listeners.start()
         try:

@@ -94,6 +94,7 @@ SNAPSHOT = made(
     pool=POOL,
     rules=rules(),
     listener=None,
+    operators=None,
     egress=None,
 )
 

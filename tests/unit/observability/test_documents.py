@@ -25,7 +25,8 @@ EGRESS = dataclasses.asdict(
     )
 )  # fmt: skip
 LISTENER = {"crowded": False, "turned_away_total": {"evicted": 15}}
-WHOLE = dataclasses.replace(SNAPSHOT, egress=EGRESS, listener=LISTENER)
+OPERATORS = {"admin": {"open": 16, "displaced_total": 17, "late_total": 18}}
+WHOLE = dataclasses.replace(SNAPSHOT, egress=EGRESS, listener=LISTENER, operators=OPERATORS)
 
 
 @pytest.mark.parametrize("snapshot", [SNAPSHOT, WHOLE], ids=["least", "whole"])

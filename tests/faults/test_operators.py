@@ -1,0 +1,44 @@
+"""What operators use must neither starve nor stop what clients use, and must itself get through."""
+
+import contextlib
+import json
+import socket
+import urllib.request
+from contextlib import ExitStack
+
+import pytest
+from e2e_support import wait_for
+from faults_support import descriptors_of, site
+
+
+@pytest.fixture(scope="module")
+def quiet_site(tmp_path_factory):
+    with site(tmp_path_factory.mktemp("operators"), log={"access": "none"}) as pair:
+        yield pair[0]
+
+
+def fetch(port, path):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=1) as answer:
+        return answer.read()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nHo"], ids=["silent", "half a head"])
+@pytest.mark.parametrize("listener", ["admin", "metrics"])
+def test_hundreds_of_silent_connections_to_operators_keep_nobody_out(quiet_site, listener, said):
+    fairgate = quiet_site
+    port = getattr(fairgate, f"{listener}_port")
+    before = descriptors_of(fairgate.child.pid)
+    with ExitStack() as ends:
+        for number in range(600):
+            sock = ends.enter_context(socket.socket())
+            sock.bind((f"127.0.0.{number % 2 + 2}", 0))
+            sock.connect(("127.0.0.1", port))
+            with contextlib.suppress(ConnectionError):  # given up for another already
+                sock.sendall(said)
+        for _ in range(5):
+            assert json.loads(fetch(fairgate.admin_port, "/v1/status"))
+            assert b"fairgate_build_info" in fetch(fairgate.metrics_port, "/metrics")
+            assert fetch(fairgate.metrics_port, "/readyz") == b"ok\n"
+        assert descriptors_of(fairgate.child.pid) <= before + 32 + 4
+    wait_for(lambda: descriptors_of(fairgate.child.pid) <= before + 4)
+    assert fairgate.status()["operators"][listener]["displaced_total"] >= 600 - 32
