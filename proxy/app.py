@@ -1,8 +1,10 @@
 """The composition root: settings in, a running application out. The only builder of concretes."""
 
 import asyncio
+import os
 import resource
 import signal
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from proxy.matrix.endpoint import RouteClass
 from proxy.matrix.profiles import GENERIC, Figures
 from proxy.matrix.routes import forget_paths
 from proxy.mechanisms.recent_maximum import RecentMaximum
+from proxy.observability.log_lines import LogLines
 from proxy.observability.logs import configure_logs
 from proxy.observability.snapshot import Snapshot
 from proxy.policies.descriptors import Fit
@@ -43,6 +46,7 @@ _LAG_SPAN_S = 60.0  # of which the worst lag is told
 _ENDED_AT_ONCE = 32  # a millisecond's work
 _BETWEEN_ENDS_S = 0.004
 _LAST_CALL_S = 0.5  # after the drain deadline, for the last answers to be taken
+_LAST_LINES_S = 1.0  # at the end, for the log's last lines to be taken
 _WATCH_EVERY_S = 2.0
 # Of the limit of open files at most; the rest is for clients and the homeserver.
 _SPOOL_FILES_PART = 16
@@ -68,8 +72,11 @@ class StartError(Exception):
 class Application:
     """Everything that runs, from `start` to `stop`."""
 
-    def __init__(self, settings: Settings, path: Path | None = None) -> None:
+    def __init__(
+        self, settings: Settings, path: Path | None = None, log_lines: LogLines | None = None
+    ) -> None:
         self._settings = settings
+        self._log_lines = log_lines
         self._path = path
         self._watch = None if path is None else FileWatch(path)
         self._watched_at = clock.now()
@@ -163,7 +170,7 @@ class Application:
         old, self._settings = self._settings, new
         changed, later = tuple(changed_keys(old, new)), tuple(keys_needing_restart(old, new))
         self.profile = profile
-        configure_logs(new.log)
+        configure_logs(new.log, self._log_lines)
         self.operators.configure(new.admin)
         self._reconfigure(new, found)
         self.egress.reload(new.egress)
@@ -262,6 +269,8 @@ class Application:
             descriptor_limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             loop_lag_s=self._lag_s,
             loop_lag_worst_s=self._worst_lag.value(clock.now()),
+            log_lines_lost_total=0 if self._log_lines is None else self._log_lines.lost_total,
+            trace_lines_lost_total=self.pipeline.recorder.trace_lost_total,
             pool=self.pool.statistics(),
             rules=rule_statistics(self.pipeline, self.profile),
             egress=None if self._settings.egress.listen is None else asdict(self.egress.statistics()),
@@ -319,11 +328,20 @@ def run(settings: Settings, path: Path | None = None) -> None:
     Raises:
         StartError: if it cannot start.
     """
-    configure_logs(settings.log)
-    uvloop.run(_run(settings, path))
+    lines = LogLines(_stderr(), lambda lost: _log.warning("log lines were lost", total=lost))
+    configure_logs(settings.log, lines)
+    try:
+        uvloop.run(_run(settings, path, lines))
+    finally:
+        lines.close(_LAST_LINES_S)
 
 
-async def _run(settings: Settings, path: Path | None) -> None:
+def _stderr() -> int:
+    """Give its descriptor; where it was closed at start, the number may be another file's by now."""
+    return os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
+
+
+async def _run(settings: Settings, path: Path | None, lines: LogLines) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_fault)
     stop, at_once = asyncio.Event(), asyncio.Event()
@@ -335,7 +353,7 @@ async def _run(settings: Settings, path: Path | None) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    application = Application(settings, path)
+    application = Application(settings, path, lines)
     loop.add_signal_handler(signal.SIGHUP, application.reload)
     await application.start()
     await stop.wait()

@@ -16,6 +16,7 @@ from urllib.parse import unquote_to_bytes
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from proxy.observability.log_lines import LogLines
 from proxy.observability.settings import LogSettings
 
 REDACTED = "<redacted>"
@@ -45,8 +46,9 @@ _SECRET_IN_TEXT = re.compile(
 _TOKEN_IN_TEXT = re.compile(r"(?<![@\w])(?:sy[trl]|m(?:at|ct|pt|ar|cr))_[A-Za-z0-9_+/=-]{8,}")
 
 
-def configure_logs(settings: LogSettings) -> None:
-    """Send structlog's and `logging`'s lines through one chain to stderr; may be called again."""
+def configure_logs(settings: LogSettings, lines: LogLines | None = None) -> None:
+    """Send structlog's and `logging`'s lines through one chain to `lines`, else to stderr at once; may be called again."""
+    stream = cast(TextIO, lines or _Lines(sys.stderr))
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
@@ -58,10 +60,10 @@ def configure_logs(settings: LogSettings) -> None:
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=cast(TextIO, _Lines(sys.stderr))),
+        logger_factory=structlog.WriteLoggerFactory(file=stream),
         cache_logger_on_first_use=False,
     )
-    _route_logging(level, shared, last)
+    _route_logging(stream, level, shared, last)
 
 
 class _Lines:
@@ -85,8 +87,8 @@ def _last_processors(settings: LogSettings) -> list[Processor]:
     return [_fold_exception, structlog.dev.ConsoleRenderer(colors=False)]
 
 
-def _route_logging(level: int, shared: list[Processor], last: list[Processor]) -> None:
-    handler = logging.StreamHandler(_Lines(sys.stderr))
+def _route_logging(stream: TextIO, level: int, shared: list[Processor], last: list[Processor]) -> None:
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name],

@@ -44,6 +44,12 @@ def _process(now: Snapshot) -> Iterator[Metric]:
     yield gauge(
         "loop_lag_worst_seconds", "The latest it woke from a timer in the last minute.", now.loop_lag_worst_s
     )
+    yield counter("log_lines_lost", "Log lines that could not be written in time.", now.log_lines_lost_total)
+    yield counter(
+        "trace_lines_lost",
+        "Lines of log.trace that could not be written in time.",
+        now.trace_lines_lost_total,
+    )
 
 
 def _clients(now: Snapshot) -> Iterator[Metric]:

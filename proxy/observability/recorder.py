@@ -112,6 +112,7 @@ class Recorder:
         self.refused_flows: HeavyHitters = HeavyHitters(REFUSED_FLOWS)
         self.reported_total = dict.fromkeys(Reason, 0)
         self.trace: Trace | None = None
+        self._lost_before = 0  # by traces that are closed
         #: Gives the flows that had most; set by who builds the parts.
         self.top_flows: Callable[[float], Iterable[TopFlow]] = _nobody
         self._waits_s, self._services_s = self.durations.waits_s, self.durations.services_s
@@ -134,8 +135,14 @@ class Recorder:
             self._tell_repeats(told)
         self._close_trace()
 
+    @property
+    def trace_lost_total(self) -> int:
+        """How many lines of all traces were lost since start."""
+        return self._lost_before + (0 if self.trace is None else self.trace.lost_total)
+
     def _close_trace(self) -> None:
         if self.trace is not None:
+            self._lost_before = self.trace_lost_total
             self.trace.close()
             self.trace = None
 

@@ -119,6 +119,8 @@ class Snapshot:
     descriptor_limit: int
     loop_lag_s: float
     loop_lag_worst_s: float
+    log_lines_lost_total: int
+    trace_lines_lost_total: int
     pool: PoolStatistics
     rules: RuleStatistics
     listener: Mapping[str, Any] | None = None

@@ -46,6 +46,8 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             "descriptors_limit": snapshot.descriptor_limit,
             "loop_lag_seconds": snapshot.loop_lag_s,
             "loop_lag_worst_seconds": snapshot.loop_lag_worst_s,
+            "log_lines_lost_total": snapshot.log_lines_lost_total,
+            "trace_lines_lost_total": snapshot.trace_lines_lost_total,
         },
     }
 

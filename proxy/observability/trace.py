@@ -5,7 +5,8 @@ One line a request: when it asked, who (account or address, in plain text: a rep
 no body: so no token. The file is for its owner alone (mode 600).
 
 Lines are gathered and written by a thread, one write at a time. Bounds: `MAX_KEPT` lines in memory, beyond which lines are
-dropped and counted; `MAX_FILE_BYTES` in the file, which then becomes `<path>.1` in the place of the one before.
+lost and counted, as are those of a write that failed; `MAX_FILE_BYTES` in the file, which then becomes `<path>.1` in the
+place of the one before.
 """
 
 import json
@@ -37,7 +38,7 @@ class Trace:
 
     def __init__(self, path: Path, *, max_file_bytes: int = MAX_FILE_BYTES) -> None:
         self.path = path
-        self.dropped_total = 0
+        self.lost_total = 0
         self._max_file_bytes = max_file_bytes
         self._lines: list[str] = []
         self._began_at = clock.wall_time() - clock.now()  # from monotonic to wall time
@@ -45,6 +46,7 @@ class Trace:
         self._size = os.fstat(self._descriptor).st_size
         self._thread = ThreadPoolExecutor(1, "fairgate-trace")
         self._writing: Future[None] | None = None
+        self._under_way = 0
         self._failed = False
 
     def ended(self, request: Any, now: float) -> None:
@@ -74,11 +76,14 @@ class Trace:
                 return
             error = self._writing.exception()
             self._writing = None
+            if error is not None:
+                self.lost_total += self._under_way
             if error is not None and not self._failed:
                 self._failed = True
                 _log.warning("the trace cannot be written", path=str(self.path), error=str(error))
         if self._lines:
             lines, self._lines = self._lines, []
+            self._under_way = len(lines)
             self._writing = self._thread.submit(self._write, lines)
 
     def close(self) -> None:
@@ -118,7 +123,7 @@ class Trace:
 
     def _keep(self, line: dict[str, Any]) -> None:
         if len(self._lines) >= MAX_KEPT:
-            self.dropped_total += 1
+            self.lost_total += 1
         else:
             self._lines.append(json.dumps(line, separators=(",", ":")))
 

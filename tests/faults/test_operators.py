@@ -2,13 +2,14 @@
 
 import contextlib
 import json
+import os
 import socket
 import urllib.request
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import pytest
 from e2e_support import wait_for
-from faults_support import descriptors_of, site
+from faults_support import HOARD, Client, descriptors_of, metrics, request, run_through, site
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +43,31 @@ def test_hundreds_of_silent_connections_to_operators_keep_nobody_out(quiet_site,
         assert descriptors_of(fairgate.child.pid) <= before + 32 + 4
     wait_for(lambda: descriptors_of(fairgate.child.pid) <= before + 4)
     assert fairgate.status()["operators"][listener]["displaced_total"] >= 600 - 32
+
+
+def test_a_log_that_nobody_reads_stops_nobody(tmp_path, monkeypatch):
+    fifo = tmp_path / "log"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    run_through(monkeypatch, tmp_path, f"exec 2>{fifo}; exec")
+    #: Its line has 700 bytes; a pipe and Fairgate keep 1.1 MB of them.
+    asked = request(f"{HOARD}?{'x' * 400}", token=None)
+
+    def lines_are_lost(fairgate, client):
+        client.send(asked * 100)
+        answers = b""
+        while answers.count(b"HTTP/1.1 401 ") < 100:  # the homeserver's word
+            answers += client.sock.recv(65536)
+        return fairgate.status()["process"]["log_lines_lost_total"]
+
+    settings = {"log": {"access": "all"}, "connections": {"max_requests": 100_000}}
+    with site(tmp_path, **settings) as (fairgate, _), closing(Client(fairgate)) as client:
+        client.sock.settimeout(5)
+        wait_for(lambda: lines_are_lost(fairgate, client), 60)
+        assert metrics(fairgate)["fairgate_log_lines_lost_total"] > 0
+    told = b""
+    with contextlib.suppress(BlockingIOError):
+        while data := os.read(reader, 65536):
+            told += data
+    os.close(reader)
+    assert b'"stopped"' not in told  # it ended within its time, with the pipe full

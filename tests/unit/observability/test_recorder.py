@@ -4,6 +4,7 @@ from structlog.testing import capture_logs
 
 from proxy.errors import Reason
 from proxy.matrix.endpoint import RouteClass
+from proxy.observability import trace as trace_module
 from proxy.observability.recorder import Recorder
 from proxy.observability.repeats import EACH, PERIOD_S
 from proxy.observability.settings import LogSettings
@@ -140,3 +141,15 @@ def test_what_was_summed_so_far_is_told_at_the_end():
             one.refused(request(), Reason.LINE_FULL, 100.0)
         one.close()
     assert (lines[-1]["event"], lines[-1]["times"]) == ("refused, repeated", 2)
+
+
+def test_lines_that_traces_lost_are_counted_over_all_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(trace_module, "MAX_KEPT", 1)
+    one = recorder(access="none")
+    for name, lost in (("a", 1), ("b", 2)):
+        one.configure(LogSettings(access="none", trace=str(tmp_path / name)), 0.0)
+        for _ in range(2):
+            one.refused(request(), Reason.LINE_FULL, 100.0)
+        assert one.trace_lost_total == lost
+    one.close()
+    assert one.trace_lost_total == 2

@@ -71,7 +71,7 @@ def test_memory_is_bounded_while_the_disk_does_not_take_it(path, monkeypatch):
     trace = Trace(path)
     for _ in range(5):
         trace.ended(request(), 101.0)
-    assert trace.dropped_total == 2
+    assert trace.lost_total == 2
     trace.close()
     assert len(lines_of(path)) == 3
 
@@ -86,3 +86,4 @@ def test_a_disk_that_fails_is_told_once(path):
             path.unlink(missing_ok=True)  # so that it cannot be put aside
     trace.close()
     assert [line["event"] for line in lines] == ["the trace cannot be written"]
+    assert trace.lost_total >= 2
