@@ -280,7 +280,11 @@ class Application:
 
     def _listener_figures(self) -> dict[str, object]:
         figures = self.listener.statistics()
-        return {"crowded": figures.crowded, "turned_away_total": dict(figures.turned_away_total)}
+        return {
+            "crowded": figures.crowded,
+            "turned_away_total": dict(figures.turned_away_total),
+            "tls": None if figures.tls is None else asdict(figures.tls),
+        }
 
     def _end_overdue(self) -> None:
         """Act on clients' deadlines, a few at a time: thousands of idle connections may be due together, and others wait."""

@@ -29,20 +29,29 @@ _log = structlog.get_logger("fairgate.access")
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerStatistics:
-    """`crowded`: more than three quarters of `connections.max` are taken. `turned_away_total`: connections by reason.
+class TlsStatistics:
+    """Handshakes `waiting` for their turn and `open` until the client has answered; begun and done since start.
 
-    Handshakes are those of TLS: `waiting` for their turn, `open` until the client has answered. `certificate_expires_at`:
-    the first of all, in seconds since 1970; None without TLS.
+    Those that did not come about are in `turned_away_total`. `certificate_expires_at`: the first of all, in seconds since 1970.
     """
 
-    crowded: bool
-    turned_away_total: Mapping[str, int]
     handshakes_waiting: int
     handshakes_open: int
     handshakes_begun_total: int
     handshakes_done_total: int
-    certificate_expires_at: float | None
+    certificate_expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerStatistics:
+    """`crowded`: more than three quarters of `connections.max` are taken. `turned_away_total`: connections by reason.
+
+    `tls` is None where no listener speaks it.
+    """
+
+    crowded: bool
+    turned_away_total: Mapping[str, int]
+    tls: TlsStatistics | None
 
 
 class Listener:
@@ -171,18 +180,20 @@ class Listener:
         return ListenerStatistics(
             crowded=self.admission.crowded,
             turned_away_total=MappingProxyType(self.admission.turned_away.totals.copy()),
+            tls=self._tls_statistics(),
+        )
+
+    def _tls_statistics(self) -> TlsStatistics | None:
+        contexts = [entrance.contexts for entrance in self._entrances if entrance.contexts is not None]
+        if not contexts:
+            return None
+        return TlsStatistics(
             handshakes_waiting=self.handshakes.line.waiting,
             handshakes_open=self.handshakes.line.under_way,
             handshakes_begun_total=self.handshakes.begun_total,
             handshakes_done_total=self.handshakes.done_total,
             certificate_expires_at=min(
-                (
-                    certificate.expires_at
-                    for entrance in self._entrances
-                    if entrance.contexts is not None
-                    for certificate in entrance.contexts.certificates
-                ),
-                default=None,
+                certificate.expires_at for each in contexts for certificate in each.certificates
             ),
         )
 

@@ -31,10 +31,6 @@ class LazyHeap(Generic[T]):
     def __len__(self) -> int:
         return self._live
 
-    def stored(self) -> int:
-        """Count entries, those out of date included."""
-        return len(self._entries)
-
     def push(self, item: T, entry: tuple[Any, ...]) -> None:
         """Put `item` in, or give it another rank."""
         if item.entry is None:

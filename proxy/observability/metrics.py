@@ -77,7 +77,25 @@ def _clients(now: Snapshot) -> Iterator[Metric]:
             "reason",
             now.listener["turned_away_total"],
         )
+        if now.listener["tls"] is not None:
+            yield from _tls(now.listener["tls"])
     yield counter("left", "Requests whose client left before the answer's end.", now.left_total)
+
+
+def _tls(figures: Mapping[str, float]) -> Iterator[Metric]:
+    states = {state: figures[f"handshakes_{state}"] for state in ("waiting", "open")}
+    yield gauges("tls_handshakes", "TLS handshakes by state.", "state", states)
+    yield counter("tls_handshakes_begun", "TLS handshakes begun.", figures["handshakes_begun_total"])
+    yield counter(
+        "tls_handshakes_done",
+        "Of them, those that came about; the others are connections turned away.",
+        figures["handshakes_done_total"],
+    )
+    yield gauge(
+        "tls_certificate_expires_timestamp_seconds",
+        "When the first of the listeners' certificates expires, in seconds since the epoch.",
+        figures["certificate_expires_at"],
+    )
 
 
 def _operators(listeners: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:

@@ -92,11 +92,6 @@ class TunnelWatch:
         self._sizes: list[int] = []
 
     @property
-    def unanswered(self) -> bool:
-        """Whether a delivery is under way; never where the bytes are no TLS."""
-        return self._phase is not _IDLE and not self.opaque
-
-    @property
     def opaque(self) -> bool:
         """Whether the homeserver does not speak TLS here: nothing can be told then."""
         return self._out.opaque

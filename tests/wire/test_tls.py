@@ -267,9 +267,22 @@ def test_a_client_that_does_not_go_on_with_its_handshake_is_closed(in_a_tls_worl
         line = await world.line(silent=True)
         await until(lambda: world.application.listener.states()["handshake"] == 1)
         await line.until_ended()
-        assert world.application.listener.statistics().handshakes_open == 0
+        assert world.application.listener.statistics().tls.handshakes_open == 0
 
     in_a_tls_world(tell, connections(tls_handshake_seconds=SHORT_S))
+
+
+def test_handshakes_and_when_the_first_certificate_expires_are_told(in_a_tls_world, pairs):
+    async def tell(world):
+        line = await world.line()
+        await until(lambda: world.application.listener.statistics().tls.handshakes_done_total == 1)
+        line.reset()
+        told = world.application.snapshot().listener["tls"]
+        trusted = trusting(*pairs).get_ca_certs()
+        ends = min(ssl.cert_time_to_seconds(certificate["notAfter"]) for certificate in trusted)
+        assert (told["handshakes_begun_total"], told["certificate_expires_at"]) == (1, ends)
+
+    in_a_tls_world(tell)
 
 
 def test_the_first_byte_has_its_time_again_after_the_handshake(in_a_tls_world):
@@ -289,7 +302,7 @@ def test_what_is_no_tls_is_closed_at_once(in_a_tls_world, said):
         line = await raw_line(world, said)
         assert await line.until_ended() == b""
         assert world.turned_away() == {"hello": 1}
-        assert world.application.listener.statistics().handshakes_begun_total == 0
+        assert world.application.listener.statistics().tls.handshakes_begun_total == 0
 
     in_a_tls_world(tell)
 
@@ -393,13 +406,13 @@ def test_four_handshakes_of_an_address_are_open_at_once_and_others_are_not_held_
         world.homeserver.begin((Answer(OK),))
         silent = [await world.line(address="127.0.0.2", silent=True) for _ in range(10)]
         statistics = world.application.listener.statistics
-        await until(lambda: statistics().handshakes_waiting == 6)
-        assert statistics().handshakes_open == 4
+        await until(lambda: statistics().tls.handshakes_waiting == 6)
+        assert statistics().tls.handshakes_open == 4
         line = await world.connect(address="127.0.0.3")
         await line.send(GET)
         await line.until_received(OK)
         silent[0].reset()
-        await until(lambda: statistics().handshakes_waiting == 5)
+        await until(lambda: statistics().tls.handshakes_waiting == 5)
         for each in (line, *silent):
             each.transport.abort()
 
@@ -409,7 +422,7 @@ def test_four_handshakes_of_an_address_are_open_at_once_and_others_are_not_held_
 def test_a_trusted_proxy_may_have_more_of_them(in_a_tls_world):
     async def tell(world):
         silent = [await world.line(address="127.0.0.2", silent=True) for _ in range(10)]
-        await until(lambda: world.application.listener.statistics().handshakes_open == 10)
+        await until(lambda: world.application.listener.statistics().tls.handshakes_open == 10)
         for line in silent:
             line.transport.abort()
 
@@ -422,7 +435,7 @@ def test_silent_clients_of_many_addresses_give_their_places_up_while_others_wait
     async def tell(world):
         silent = [await world.line(address=f"127.0.1.{at % 16 + 1}", silent=True) for at in range(64)]
         statistics = world.application.listener.statistics
-        await until(lambda: statistics().handshakes_open == 64)
+        await until(lambda: statistics().tls.handshakes_open == 64)
         line = await world.connect(address="127.0.0.3")
         assert line.shaken
         assert world.turned_away() == {"handshake_place": 1}
@@ -457,7 +470,7 @@ def test_a_proxy_header_and_a_hello_may_come_in_one_piece(in_a_tls_world, pairs)
             world, b"PROXY TCP4 192.0.2.7 192.0.2.1 4000 443\r\n" + hello(trusting(pairs[0]))
         )
         await line.until(lambda: len(line.received) > 500)
-        assert world.application.listener.statistics().handshakes_open == 1
+        assert world.application.listener.statistics().tls.handshakes_open == 1
         line.transport.abort()
 
     in_a_tls_world(tell, {"clients": {"trusted_proxies": ["127.0.0.1"]}}, proxy_protocol=True)
@@ -602,11 +615,11 @@ def test_a_client_that_negotiates_anew_is_not_followed(in_a_tls_world):
             "openssl", "s_client", "-connect", f"127.0.0.1:{world.port}", "-tls1_2",
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        await until(lambda: world.application.listener.statistics().handshakes_done_total == 1)
+        await until(lambda: world.application.listener.statistics().tls.handshakes_done_total == 1)
         client.stdin.write(b"R\n")
         told, _ = await client.communicate()
         assert b"no renegotiation" in told
-        assert world.application.listener.statistics().handshakes_begun_total == 1
+        assert world.application.listener.statistics().tls.handshakes_begun_total == 1
 
     in_a_tls_world(tell)
 

@@ -10,6 +10,7 @@ import pytest
 from picture_support import SNAPSHOT
 from test_views import exposed
 
+from proxy.downstream.listener import TlsStatistics
 from proxy.egress.statistics import EgressStatistics, GatewayStatistics
 from proxy.observability.status import status_document
 
@@ -24,7 +25,8 @@ EGRESS = dataclasses.asdict(
         failing=(GatewayStatistics("push.example:443", "refusing", 3, 1.5),),
     )
 )  # fmt: skip
-LISTENER = {"crowded": False, "turned_away_total": {"evicted": 15}}
+TLS = dataclasses.asdict(TlsStatistics(19, 20, 21, 22, 23.5))
+LISTENER = {"crowded": False, "turned_away_total": {"evicted": 15}, "tls": TLS}
 OPERATORS = {"admin": {"open": 16, "displaced_total": 17, "late_total": 18}}
 WHOLE = dataclasses.replace(SNAPSHOT, egress=EGRESS, listener=LISTENER, operators=OPERATORS)
 

@@ -127,9 +127,10 @@ def test_one_scrape_looks_once():
 
 
 def test_who_is_turned_away_at_the_door_is_told_by_reason():
-    listener = {"crowded": True, "turned_away_total": {"evicted": 7}}
+    listener = {"crowded": True, "turned_away_total": {"evicted": 7}, "tls": None}
     snapshot = dataclasses.replace(SNAPSHOT, listener=listener)
     found = samples(snapshot)
     assert found["fairgate_client_connections_crowded",] == 1
     assert found["fairgate_client_connections_turned_away_total", "evicted"] == 7
     assert status_document(snapshot)["connections"]["turned_away_total"] == {"evicted": 7}
+    assert not any(name.startswith("fairgate_tls") for name, *_ in found)
