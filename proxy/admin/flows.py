@@ -7,15 +7,16 @@ from typing import Any, Final
 
 from proxy.pipeline import Pipeline
 
-ORDERS: Final = ("worker_seconds", "waiting", "waits", "refused", "bytes")
+ORDERS: Final = ("worker_seconds", "waiting", "waits", "refused", "kept_bytes")
 MOST: Final = 1000
 _ALL: Final = 1 << 30
 
 
 @dataclass(slots=True)
 class FlowRow:
-    """One flow: `running`, `held` and `waiting` (in line) for workers, `waits` and `ghosts` of long polls, `bytes` kept now.
+    """One flow: `running`, `held` and `waiting` (in line) for workers, `waits` and `ghosts` of long polls.
 
+    `kept_bytes` of its bodies and answers are in memory and spools now; what was moved nobody counts by flow.
     `worker_seconds` since it is remembered, ten minutes at least. `refused` since start, at most `refused_error` too high.
     """
 
@@ -31,7 +32,7 @@ class FlowRow:
     ghosts: int = 0
     refused: int = 0
     refused_error: int = 0
-    bytes: int = 0
+    kept_bytes: int = 0
 
 
 def kind_of(flow: str) -> str:
@@ -69,7 +70,7 @@ def flow_rows(pipeline: Pipeline, now: float) -> dict[str, FlowRow]:
     bodies = pipeline.bodies
     for budget in (bodies.requests.memory, bodies.requests.disk, bodies.answers.disk):
         for flow_name, taken in budget.by_flow().items():
-            row(flow_name).bytes += taken
+            row(flow_name).kept_bytes += taken
     return rows
 
 
@@ -84,5 +85,5 @@ _RANKS: Final[dict[str, Callable[[FlowRow], float]]] = {
     "waiting": lambda row: row.waiting,
     "waits": lambda row: row.waits + row.ghosts,
     "refused": lambda row: row.refused,
-    "bytes": lambda row: row.bytes,
+    "kept_bytes": lambda row: row.kept_bytes,
 }

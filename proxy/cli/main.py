@@ -148,7 +148,7 @@ def explain(
 @main.command()
 @click.option(
     "--by",
-    type=click.Choice(["worker_seconds", "waiting", "waits", "refused", "bytes"]),
+    type=click.Choice(["worker_seconds", "waiting", "waits", "refused", "kept_bytes"]),
     default="worker_seconds",
     show_default=True,
     help="What the flows are ordered by.",

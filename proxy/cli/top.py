@@ -107,7 +107,7 @@ def _gates(status: dict[str, Any]) -> RenderableType:
 def _flows(flows: list[dict[str, Any]], by: str) -> RenderableType:
     table = Table(box=None, pad_edge=False, title=f"top flows by {by}", title_justify="left")
     table.add_column("flow", overflow="ellipsis", no_wrap=True)
-    for name in ("worker-s", "run", "held", "in line", "polls", "refused", "KiB"):
+    for name in ("worker-s", "run", "held", "in line", "polls", "refused", "KiB kept"):
         table.add_column(name, justify="right")
     for flow in flows:
         figures = (
@@ -115,7 +115,7 @@ def _flows(flows: list[dict[str, Any]], by: str) -> RenderableType:
             *(str(flow[key]) for key in ("running", "held", "waiting")),
             str(flow["waits"] + flow["ghosts"]),
             str(flow["refused"]),
-            f"{flow['bytes'] / 1024:.0f}",
+            f"{flow['kept_bytes'] / 1024:.0f}",
         )
         table.add_row(_printable(flow["flow"]), *figures)
     return table

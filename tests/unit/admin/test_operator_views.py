@@ -59,7 +59,7 @@ def test_flows_are_ranked_by_what_is_asked_for():
         assert (first["running"], first["waiting"]) == (1, 1)
         assert [row["flow"] for row in views.flows("waits", 5)] == ["127.0.0.3"]
         assert [row["flow"] for row in views.flows("worker_seconds", 5)] == ["127.0.0.2"]
-        assert views.flows("refused", 5) == views.flows("bytes", 5) == []
+        assert views.flows("refused", 5) == views.flows("kept_bytes", 5) == []
         assert json.dumps(views.picture())
 
     with_world(tell)

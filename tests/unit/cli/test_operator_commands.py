@@ -44,7 +44,7 @@ def admin():
     """An admin listener that answers as it is told."""
     status = status_document(picture_support.SNAPSHOT)
     flow = {"flow": "@hog\x1b[31m:b", "kind": "account", "worker_seconds": 12.5, "running": 3, "held": 0, "waiting": 7,
-            "waits": 1, "ghosts": 0, "refused": 4, "bytes": 2048}  # fmt: skip
+            "waits": 1, "ghosts": 0, "refused": 4, "kept_bytes": 2048}  # fmt: skip
     findings = [{"topic": "class", "says": "sync", "why": "it is so"}]
     answers = {
         "/v1/status": (200, status),

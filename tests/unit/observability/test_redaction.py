@@ -85,7 +85,7 @@ def everything_shown(application, target):
     registry.register(SnapshotCollector(application.snapshot))
     views = application.operators._views
     shown = [generate_latest(registry).decode(), views.picture(), views.history.document()]
-    shown += [views.flows(by, 100) for by in ("worker_seconds", "waiting", "waits", "refused", "bytes")]
+    shown += [views.flows(by, 100) for by in ("worker_seconds", "waiting", "waits", "refused", "kept_bytes")]
     shown += views.explain(Asked("GET", target))
     return json.dumps(shown)
 
