@@ -27,7 +27,7 @@ from proxy.http1.deadlines import DeadlineSweep
 from proxy.http1.request_head import forget_fields
 from proxy.http1.response_head import forget_heads
 from proxy.matrix.endpoint import RouteClass
-from proxy.matrix.profiles import GENERIC, Figures
+from proxy.matrix.profiles import GENERIC
 from proxy.matrix.routes import forget_paths
 from proxy.mechanisms.recent_maximum import RecentMaximum
 from proxy.observability.log_lines import LogLines
@@ -90,10 +90,13 @@ class Application:
         self.profile: str | None = None
         if settings.homeserver.profile != "auto":
             self.profile = settings.homeserver.profile
+        #: As it was started: another `egress.listen` needs a restart.
+        self._egress_listens = settings.egress.listen is not None
         self._fit = Fit(0, 0, 0)
-        found = self._fit_figures(settings, self.profile)
+        fitted = self._fitted(settings, self.profile)
+        self._hold(settings, fitted)
         self.pool = parts.pool(settings.homeserver, self._fit.upstream, self._upstreams)
-        self.pipeline = parts.pipeline(settings, found, self.pool, self._spool)
+        self.pipeline = parts.pipeline(settings, fitted.figures, self.pool, self._spool)
         self.listener = Listener(
             self.pipeline,
             settings.connections,
@@ -106,7 +109,7 @@ class Application:
         self.operators = OperatorListeners(settings.admin, settings.metrics, views, self._is_ready)
         self.egress = parts.egress(settings, asyncio.get_running_loop())
         self.pipeline.pushers.learn = self.egress.learn
-        if settings.egress.listen is not None:
+        if self._egress_listens:
             self.pipeline.lessons.learn_peer = self.egress.federation_peer
         self._detection: asyncio.Task[None] | None = None
         self._started_at = clock.wall_time()
@@ -144,7 +147,7 @@ class Application:
     async def _detect_profile(self) -> None:
         profile = await detect_profile(self._settings.homeserver.url)
         try:
-            found = self._fit_figures(self._settings, profile)
+            fitted = self._fitted(self._settings, profile)
         except StartError as error:
             _log.error(
                 "the homeserver's profile does not fit: the careful figures hold on", detail=str(error)
@@ -152,7 +155,7 @@ class Application:
             self.profile = GENERIC
             return
         self.profile = profile
-        self._reconfigure(self._settings, found)
+        self._reconfigure(self._settings, fitted)
 
     def reload(self) -> Reloaded:
         """Read the settings file again and let it take effect, whole or not at all."""
@@ -162,7 +165,7 @@ class Application:
         try:
             new = load(self._path)
             profile = self.profile if new.homeserver.profile == "auto" else new.homeserver.profile
-            found = self._fit_figures(new, profile)
+            fitted = self._fitted(new, profile)
         except ConfigError as error:
             return self._not_reloaded(tuple(str(mistake) for mistake in error.mistakes))
         except StartError as error:
@@ -172,38 +175,45 @@ class Application:
         self.profile = profile
         configure_logs(new.log, self._log_lines)
         self.operators.configure(new.admin)
-        self._reconfigure(new, found)
+        self._reconfigure(new, fitted)
         self.egress.reload(new.egress)
         _log.info("settings read again", changed=changed, needs_restart=later)
         self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
         return self.reloaded
 
-    def _fit_figures(self, settings: Settings, profile: str | None) -> Figures:
-        """Give the figures that fit the limit of open files; say so once where that lowers some."""
+    def _fitted(self, settings: Settings, profile: str | None) -> parts.Fitted:
+        """Fit the figures under the limit of open files; nothing holds yet.
+
+        Raises:
+            StartError: if nothing works under it.
+        """
         limit = self._descriptor_limit
         others = self._spool.max_files
-        if settings.egress.listen is not None:
+        if self._egress_listens:
             # The homeserver's and the gateway's, all in use only in a flood: a low limit is not spent on them.
             others += min(2 * settings.egress.max_connections, limit // _EGRESS_PART)
         try:
-            found, fit = parts.fitted(settings, profile, limit - others)
+            return parts.fitted(settings, profile, limit - others)
         except parts.LimitTooSmallError:
             raise StartError(
                 f"the limit of open files, {limit}, is too small: raise it (ulimit -n, LimitNOFILE)"
             ) from None
-        wanted = parts.figures_of(settings, profile).sync_workers
-        if fit != self._fit and (fit.clients, fit.waits) != (settings.connections.max, wanted):
+
+    def _hold(self, settings: Settings, fitted: parts.Fitted) -> None:
+        """Let it hold from now on; say so once where the limit lowers some."""
+        before, self._fit = self._fit, fitted.fit
+        wanted = (settings.connections.max, fitted.wanted_waits)
+        if self._fit != before and (self._fit.clients, self._fit.waits) != wanted:
             _log.warning(
                 "connections.max and sync.workers are lowered to fit the limit of open files",
-                connections=f"{fit.clients} of {settings.connections.max}",
-                waits=f"{fit.waits} of {wanted}",
-                limit=limit,
+                connections=f"{self._fit.clients} of {settings.connections.max}",
+                waits=f"{self._fit.waits} of {fitted.wanted_waits}",
+                limit=self._descriptor_limit,
             )
-        self._fit = fit
-        return found
 
-    def _reconfigure(self, settings: Settings, found: Figures) -> None:
-        parts.reconfigure(self.pipeline, settings, found)
+    def _reconfigure(self, settings: Settings, fitted: parts.Fitted) -> None:
+        self._hold(settings, fitted)
+        parts.reconfigure(self.pipeline, settings, fitted.figures)
         self.pool.resize(settings.homeserver.connections or self._fit.upstream)
         self.listener.configure(
             settings.connections, max_connections=self._fit.clients, access=settings.log.access
@@ -273,7 +283,7 @@ class Application:
             trace_lines_lost_total=self.pipeline.recorder.trace_lost_total,
             pool=self.pool.statistics(),
             rules=rule_statistics(self.pipeline, self.profile),
-            egress=None if self._settings.egress.listen is None else asdict(self.egress.statistics()),
+            egress=None if not self._egress_listens else asdict(self.egress.statistics()),
             listener=self._listener_figures(),
             operators={name: asdict(figures) for name, figures in self.operators.statistics().items()},
         )

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from proxy import clock
 from proxy.addresses import Address, parse_homeserver_url
@@ -84,8 +85,16 @@ def worker_share(settings: Settings, found: Figures) -> WorkerShare:
     )
 
 
-def fitted(settings: Settings, profile: str | None, descriptor_limit: int) -> tuple[Figures, Fit]:
-    """Give the figures that hold under a limit of open files, and how many connections there may be (§8).
+class Fitted(NamedTuple):
+    """What holds under a limit of open files: figures and connections; `wanted_waits` are those of the settings."""
+
+    figures: Figures
+    fit: Fit
+    wanted_waits: int
+
+
+def fitted(settings: Settings, profile: str | None, descriptor_limit: int) -> Fitted:
+    """Fit the figures of a profile under a limit of open files (§8).
 
     Raises:
         LimitTooSmallError: if nothing works under it.
@@ -101,7 +110,7 @@ def fitted(settings: Settings, profile: str | None, descriptor_limit: int) -> tu
     )
     if fit_found is None:
         raise LimitTooSmallError
-    return replace(found, sync_workers=fit_found.waits), fit_found
+    return Fitted(replace(found, sync_workers=fit_found.waits), fit_found, found.sync_workers)
 
 
 def pool(settings: HomeserverSettings, limit: int, sweep: DeadlineSweep[UpstreamConnection]) -> Pool:

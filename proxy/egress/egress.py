@@ -126,8 +126,6 @@ class Egress:
 
     def reload(self, settings: EgressSettings) -> None:
         """Take other settings: all but `listen`, which needs a restart. What is under way goes on; kept connections end."""
-        if settings.listen != self.settings.listen:
-            _log.warning("egress.listen changes with a restart only", listen=self.settings.listen)
         self.settings = settings.model_copy(update={"listen": self.settings.listen})
         self._clients = tuple(ipaddress.ip_network(text) for text in settings.clients)
         self.known.name(settings.gateways)

@@ -124,6 +124,45 @@ def test_what_cannot_change_while_running_is_named(reloading):
     reloading(tell)
 
 
+def test_a_way_out_that_is_turned_on_or_off_waits_for_a_restart_and_is_named(reloading):
+    async def tell(world, write):
+        application = world.application
+        fit = application._fit
+        for listen in ({"address": "127.0.0.1:0"}, {"address": "127.0.0.1:1"}, None):
+            reloaded = write({"egress.listen": listen})
+            assert [key.split("[")[0] for key in reloaded.needs_restart] in (
+                ["egress.listen"],
+                ["egress.listen.address"],
+            )
+            assert application.snapshot().egress is None
+            assert application._fit == fit  # no descriptors are set aside for it
+            assert application.pipeline.lessons.learn_peer != application.egress.federation_peer
+
+    reloading(tell)
+
+
+def test_what_does_not_fit_the_limit_of_open_files_changes_nothing(reloading):
+    async def tell(world, write):
+        application = world.application
+
+        def holds():
+            statistics = application.pool.statistics()
+            return (
+                application._settings, application._fit, application.profile, application.pipeline.figures,
+                application.snapshot().connections_limit, statistics.limit, lane(world, "requests").workers,
+            )  # fmt: skip
+
+        before = holds()
+        application._descriptor_limit = 4_000
+        reloaded = write(
+            {"lanes.requests.workers": 4_096, "connections.max": 17, "homeserver.profile": "synapse"}
+        )
+        assert "the limit of open files, 4000, is too small" in reloaded.mistakes[0]
+        assert holds() == before
+
+    reloading(tell)
+
+
 def test_a_reload_to_report_lets_everybody_pass(reloading):
     async def tell(world, write):
         world.homeserver.begin((HELD, HELD))
