@@ -39,6 +39,7 @@ _BYTES, _HEAD_COMPLETE, _ANSWERED = Event.BYTES, Event.HEAD_COMPLETE, Event.ANSW
 _DEADLINE = Event.DEADLINE
 _STOP_PARKED_S: Final = 0.25  # a request already on its way to a parked connection is still served
 _HEAD_END: Final = b"\r\n\r\n"
+_EMPTY_LINE: Final = (b"\r", b"\r\n")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -73,11 +74,11 @@ class ClientConnection(ClientSocket):
         """Take what was read out of the shared buffer, and use it."""
         data = BUFFER[:nbytes].tobytes()
         state = self.state
-        if state is _PARKED or state is _FIRST_BYTE:
+        if (state is _PARKED and not self.kept) or state is _FIRST_BYTE:
             self._read_head(data)
         elif state is _IN_SERVICE:
             self._read_in_service(data)
-        elif state is _HEAD:
+        elif state is _HEAD or state is _PARKED:
             self._read_head(self.kept + data, len(self.kept))
         elif state is _TUNNEL:
             self.deadline_at = clock.now() + TUNNEL_IDLE_S
@@ -371,6 +372,9 @@ class ClientConnection(ClientSocket):
             self._update_reading()
 
     def _keep_partial_head(self, data: bytes, seen: int) -> None:
+        if self.state is _PARKED and data in _EMPTY_LINE and not self.ended:
+            self.kept = data  # no request begins with it (RFC 9112 §2.2): still parked
+            return
         if self.state is not _HEAD:
             self.state = next_state(self.state, _BYTES)
             self.deadline_at = clock.now() + self._listener.settings.head_seconds
@@ -417,6 +421,8 @@ class ClientConnection(ClientSocket):
             while self.kept and not self.client_full and self.state is _PARKED:
                 data, self.kept = self.kept, b""
                 self._read_head(data)
+                if self.kept is data:
+                    break  # no request yet
         finally:
             self._going_on = False
         if self.ended and self.state is _HEAD:

@@ -57,6 +57,65 @@ def test_a_parked_connection_is_closed_in_silence(in_a_world):
     in_a_world(tell, **connections(keep_alive_idle_seconds=SHORT_S))
 
 
+@pytest.mark.parametrize("line_end", [b"\r", b"\r\n"])
+@pytest.mark.parametrize("with_the_request", [True, False])
+def test_an_empty_line_behind_a_request_is_no_part_of_a_head(in_a_world, line_end, with_the_request):
+    """As clients send that mean well with a body's end (RFC 9112 §2.2): the connection is parked all the same."""
+
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),))
+        line = await world.connect()
+        await line.send(GET + line_end if with_the_request else GET)
+        await line.until_received(OK)
+        if not with_the_request:
+            await line.send(line_end)
+        assert await line.until_ended() == OK
+
+    in_a_world(tell, **connections(head_seconds=SHORT_S, keep_alive_idle_seconds=2 * SHORT_S))
+
+
+@pytest.mark.parametrize(
+    "pieces", [[b"\r\n", GET], [b"\r", b"\n", GET[:9], GET[9:]], [b"\r\n" + GET[:1], GET[1:]]]
+)
+def test_a_request_behind_an_empty_line_on_a_parked_connection_is_served(in_a_world, pieces):
+    async def tell(world):
+        script = world.homeserver.begin((Answer(OK), Answer(OK)))
+        line = await world.connect()
+        await line.send(GET)
+        await line.until_received(OK)
+        for piece in pieces:
+            await line.send(piece)
+        await until(lambda: line.received == OK + OK)
+        assert [request.data[:7] for request in script.requests] == [b"GET /x "] * 2
+        line.reset()
+
+    in_a_world(tell)
+
+
+def test_a_head_behind_an_empty_line_has_its_deadline_from_its_first_byte(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),))
+        line = await world.connect()
+        await line.send(GET + b"\r\n")
+        await line.until_received(OK)
+        await line.send(b"G")
+        answer = await line.until_ended()
+        assert refusal_in(answer.removeprefix(OK)) == (408, "head_timeout")
+
+    in_a_world(tell, **connections(head_seconds=SHORT_S))
+
+
+def test_a_client_that_ends_behind_an_empty_line_is_closed(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK),))
+        line = await world.connect()
+        await line.send(GET + b"\r\n")
+        line.transport.write_eof()
+        assert OK.startswith(await line.until_ended())
+
+    in_a_world(tell)
+
+
 def test_a_second_request_has_a_head_deadline_of_its_own(in_a_world):
     async def tell(world):
         world.homeserver.begin((Answer(OK),))
