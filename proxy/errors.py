@@ -157,6 +157,13 @@ class Reason(Enum):
         "There is no room now to keep the request's body; try again later",
         True,
     )
+    NO_DESCRIPTORS = (
+        "no_descriptors",
+        503,
+        "M_LIMIT_EXCEEDED",
+        "The proxy has too many files open to reach the homeserver",
+        True,
+    )
     UPSTREAM_BUSY = ("upstream_busy", 503, "M_LIMIT_EXCEEDED", "The homeserver is busy", True)
     STOPPING = ("stopping", 503, "M_LIMIT_EXCEEDED", "The proxy is being restarted", True)
     CONNECT_TIMEOUT = (

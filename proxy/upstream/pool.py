@@ -4,6 +4,9 @@
 """
 
 import asyncio
+import errno
+import os
+import socket
 import ssl
 from collections.abc import Callable
 
@@ -18,6 +21,7 @@ from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.exchange import Exchange
 
 _MAX_WAIT_S = 30.0  # for a connection, when all are taken
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # of this process; of the machine
 _WRITE_HIGH_WATER_BYTES = 65_536
 
 _log = structlog.get_logger("fairgate.upstream")
@@ -197,6 +201,8 @@ class Pool:
             reason = Reason.CONNECT_TIMEOUT
         except OSError as error:
             _log.debug("connect failed", error=str(error))
+            if _is_for_want_of_descriptors(error):
+                reason = Reason.NO_DESCRIPTORS
         finally:
             self._connected(connection, reason)
 
@@ -206,7 +212,10 @@ class Pool:
     def _connected(self, connection: UpstreamConnection | None, reason: Reason) -> None:
         now = clock.now()
         if connection is None or connection.transport.is_closing():
-            self.note_failure(now)
+            if reason is Reason.NO_DESCRIPTORS:
+                self._failed_total += 1  # of us it tells, not of the homeserver
+            else:
+                self.note_failure(now)
             exchange = self._state.connect_failed()
             if exchange is not None:
                 exchange.fail(reason, now)
@@ -228,3 +237,14 @@ class Pool:
             self._sweep.remove(connection)
             self._state.lost(connection)
             connection.deadline_at = NEVER
+
+
+def _is_for_want_of_descriptors(error: OSError) -> bool:
+    """Whether we have too many files open. A resolver, or several addresses, may fail for that without saying so."""
+    if error.errno is not None and not isinstance(error, socket.gaierror):
+        return error.errno in _NO_DESCRIPTORS
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as found:
+        return found.errno in _NO_DESCRIPTORS
+    return False

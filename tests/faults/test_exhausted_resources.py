@@ -166,17 +166,36 @@ def test_without_descriptors_accepting_does_not_spin_and_who_is_connected_is_ser
 
 def test_without_descriptors_for_the_homeserver_the_refusal_is_kind(small_site):
     fairgate, pid = small_site, small_site.child.pid
+    heard_before = gate_heard(fairgate)
     with ExitStack() as ends:
         asking = [ends.enter_context(closing(Client(fairgate, f"127.0.0.{n + 2}"))) for n in range(8)]
         wait_for(lambda: fairgate.connections() == 8)
         with limited(fairgate, resource.RLIMIT_NOFILE, descriptors_of(pid)):
             for number, client in enumerate(asking):
-                client.send(request(f"{HOARD}?ms=50", token=f"tok_u{number}_1"))
+                fields = "Fairgate-Class: background\r\n" if number % 2 else ""
+                client.send(request(f"{HOARD}?ms=50", token=f"tok_u{number}_1", fields=fields))
             answers = [client.answer() for client in asking]
             refused = [answer for answer in answers if answer.status != 200]
-            assert {answer.reason_of_kind_refusal() for answer in refused} == {"upstream_unreachable"}
+            assert {answer.reason_of_kind_refusal() for answer in refused} == {"no_descriptors"}
+        # It is no failure of the homeserver's, neither to alerts nor to the gate for background work.
+        assert fairgate.status()["upstream"]["pool"]["failing_seconds"] is None
+        assert gate_heard(fairgate) == heard_before
         assert [client.ask(SMALL).status for client in asking] == [200] * 8
     wait_until_nothing_is_left(fairgate)
+
+
+def gate_heard(fairgate):
+    """What the gate for background work was told against the homeserver, by background work and by others."""
+    gate = fairgate.status()["homeservers"][0]
+    failures = ("timeout", "server_error", "rate_limited", "transport_error")
+    told = [gate["outcomes_total"][outcome] for outcome in failures]
+    return [
+        *told,
+        gate["cuts_total"],
+        gate["outages_total"],
+        gate["reports_heard_total"],
+        gate["reports_unheard_total"],
+    ]
 
 
 def test_spool_files_never_take_the_descriptors_of_clients(tmp_path, monkeypatch):

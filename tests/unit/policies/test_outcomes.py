@@ -47,6 +47,7 @@ def test_an_answer_is_judged_by_its_status_and_a_success_by_its_time(status, ela
         (Reason.UPSTREAM_TIMEOUT, "timeout"),
         (Reason.UPSTREAM_BROKEN, "rejected"),
         (Reason.UPSTREAM_BUSY, "dropped"),
+        (Reason.NO_DESCRIPTORS, "dropped"),
         (Reason.STOPPING, "dropped"),
     ],
 )
