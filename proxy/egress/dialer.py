@@ -6,6 +6,7 @@ last or as soon as that failed (RFC 8305). Every wait ends: look-up and connect 
 """
 
 import asyncio
+import errno
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from proxy.policies.address_guard import REFUSED_PORTS, AddressGuard
 
 _NEXT_AFTER_S: Final = 0.25
 _MAX_ADDRESSES: Final = 8
+_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)  # of this process; of the machine
 _V6_PREFIX: Final = 64
 
 
@@ -80,8 +82,10 @@ class Dialer:
         try:
             async with asyncio.timeout(self.connect_timeout_s):
                 sock, address = await self._first(addresses, port)
-        except (TimeoutError, OSError):
-            raise DialError(EgressReason.HOST_UNREACHABLE) from None
+        except OSError as error:  # a TimeoutError is one
+            ours = error.errno in _NO_DESCRIPTORS
+            reason = EgressReason.NO_DESCRIPTORS if ours else EgressReason.HOST_UNREACHABLE
+            raise DialError(reason) from None
         making = self._loop.create_task(self._loop.create_connection(new, sock=sock))
         try:
             transport, _ = await asyncio.shield(making)
@@ -102,7 +106,7 @@ class Dialer:
                     tries[task] = left.pop(0)
                 running = [task for task in tries if not task.done()]
                 if not running and not left:
-                    raise OSError("none accepts")
+                    raise _most_telling([task.exception() for task in tries])
                 if running:
                     await asyncio.wait(
                         running,
@@ -127,6 +131,12 @@ class Dialer:
             sock.close()
             raise
         return sock
+
+
+def _most_telling(errors: list[BaseException | None]) -> OSError:
+    """Give our own want of descriptors, if that was one of them: with one more the host might have accepted."""
+    of_hosts = OSError("none accepts")
+    return next((e for e in errors if isinstance(e, OSError) and e.errno in _NO_DESCRIPTORS), of_hosts)
 
 
 def _abort(task: "asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]]") -> None:

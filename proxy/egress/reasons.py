@@ -34,6 +34,7 @@ class EgressReason(Enum):
     ORIGIN_TIMEOUT = ("origin_timeout", 504, "M_LIMIT_EXCEEDED", "The host did not answer in time")
     GATEWAY_REFUSED = ("gateway_refused", 503, "M_LIMIT_EXCEEDED", "This gateway could not be reached lately")
     GATEWAY_BUSY = ("gateway_busy", 503, "M_LIMIT_EXCEEDED", "Too many deliveries are under way")
+    NO_DESCRIPTORS = ("no_descriptors", 503, "M_LIMIT_EXCEEDED", "The proxy has too many files open")
     RESOLVER_BUSY = ("resolver_busy", 503, "M_LIMIT_EXCEEDED", "Too many names are being looked up")
 
     def __new__(cls, label: str, status: int, errcode: str, text: str) -> Self:

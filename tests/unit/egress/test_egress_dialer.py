@@ -1,5 +1,6 @@
 import asyncio
 import ipaddress
+import resource
 import socket
 import time
 
@@ -138,6 +139,22 @@ def test_an_address_that_hangs_gives_way_after_a_quarter_of_a_second():
         dialing(tell)
     for one in stuck:
         one.close()
+
+
+def test_a_want_of_descriptors_is_not_the_hosts_fault():
+    async def tell(dialer, _):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with socket.socket() as lowest_free:
+            number = lowest_free.fileno()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
+        try:
+            with pytest.raises(DialError) as failed:
+                await dialer.connect(["127.0.0.1", "127.0.0.2"], 1, asyncio.Protocol)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert failed.value.reason is EgressReason.NO_DESCRIPTORS
+
+    dialing(tell)
 
 
 def test_what_hangs_ends_at_the_timeout():
