@@ -27,8 +27,8 @@ from proxy.observability.snapshot import Snapshot
 
 #: Seconds requests in flight get at a stop.
 _STOP_WITHIN_S: Final = 0.5
-#: Newcomers are accepted at once; this is for a turn of the loop.
-_BACKLOG: Final = 128
+#: Newcomers are accepted at once; who finds a burst of more in front comes again a second later, by the kernel's clock.
+_BACKLOG: Final = 1024
 _LIMITS: Final = Limits()
 
 
