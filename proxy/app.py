@@ -1,15 +1,11 @@
 """The composition root: settings in, a running application out. The only builder of concretes."""
 
 import asyncio
-import os
 import resource
-import signal
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import structlog
-import uvloop
 
 import proxy
 from proxy import clock, parts
@@ -46,7 +42,6 @@ _LAG_SPAN_S = 60.0  # of which the worst lag is told
 _ENDED_AT_ONCE = 32  # a millisecond's work
 _BETWEEN_ENDS_S = 0.004
 _LAST_CALL_S = 0.5  # after the drain deadline, for the last answers to be taken
-_LAST_LINES_S = 1.0  # at the end, for the log's last lines to be taken
 _WATCH_EVERY_S = 2.0
 # Of the limit of open files at most; the rest is for clients and the homeserver.
 _SPOOL_FILES_PART = 16
@@ -336,44 +331,6 @@ class Application:
             self._schedule_turn()
 
 
-def run(settings: Settings, path: Path | None = None) -> None:
-    """Run until SIGTERM or SIGINT; a second one ends at once. SIGHUP, or a change of it, reads the file at `path` again.
-
-    Raises:
-        StartError: if it cannot start.
-    """
-    lines = LogLines(_stderr(), lambda lost: _log.warning("log lines were lost", total=lost))
-    configure_logs(settings.log, lines)
-    try:
-        uvloop.run(_run(settings, path, lines))
-    finally:
-        lines.close(_LAST_LINES_S)
-
-
-def _stderr() -> int:
-    """Give its descriptor; where it was closed at start, the number may be another file's by now."""
-    return os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
-
-
-async def _run(settings: Settings, path: Path | None, lines: LogLines) -> None:
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_log_fault)
-    stop, at_once = asyncio.Event(), asyncio.Event()
-
-    def on_signal() -> None:
-        if stop.is_set():
-            at_once.set()
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
-    application = Application(settings, path, lines)
-    loop.add_signal_handler(signal.SIGHUP, application.reload)
-    await application.start()
-    await stop.wait()
-    await application.stop(at_once)
-
-
 async def _started(starting: "asyncio.Future[None] | object", what: str) -> None:
     try:
         await starting  # type: ignore[misc]
@@ -387,14 +344,6 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
             await event.wait()
     except TimeoutError:
         pass
-
-
-def _log_fault(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-    """A fault of ours ended a connection: say so loudly, and go on."""
-    error = context.get("exception")
-    _log.error(
-        "fault", detail=context.get("message"), exc_info=error if isinstance(error, BaseException) else None
-    )
 
 
 def _raise_descriptor_limit() -> int:

@@ -61,11 +61,12 @@ def run(file: Path) -> None:
         click.echo(f"fairgate: not started: {_count(error.mistakes)}", err=True)
         sys.exit(1)
     # Only here: `check` and `version` must work, and be quick, whatever state the rest is in.
-    from proxy import app  # noqa: PLC0415
+    from proxy import process  # noqa: PLC0415
+    from proxy.app import StartError  # noqa: PLC0415
 
     try:
-        app.run(settings, file)
-    except app.StartError as error:
+        process.run(settings, file)
+    except StartError as error:
         click.echo(f"fairgate: not started: {error}", err=True)
         sys.exit(1)
 

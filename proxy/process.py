@@ -1,0 +1,66 @@
+"""The process: the event loop, its signals, and the thread that writes the log; what runs in it is `app`'s."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+import structlog
+import uvloop
+
+from proxy.app import Application
+from proxy.config.settings import Settings
+from proxy.observability.log_lines import LogLines
+from proxy.observability.logs import configure_logs
+
+_LAST_LINES_S: Final = 1.0  # at the end, for the log's last lines to be taken
+
+_log = structlog.get_logger("fairgate")
+
+
+def run(settings: Settings, path: Path | None = None) -> None:
+    """Run until SIGTERM or SIGINT; a second one ends at once. SIGHUP, or a change of it, reads the file at `path` again.
+
+    Raises:
+        StartError: if it cannot start.
+    """
+    lines = LogLines(_stderr(), lambda lost: _log.warning("log lines were lost", total=lost))
+    configure_logs(settings.log, lines)
+    try:
+        uvloop.run(_run(settings, path, lines))
+    finally:
+        lines.close(_LAST_LINES_S)
+
+
+def _stderr() -> int:
+    """Give its descriptor; where it was closed at start, the number may be another file's by now."""
+    return os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
+
+
+async def _run(settings: Settings, path: Path | None, lines: LogLines) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_fault)
+    stop, at_once = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            at_once.set()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
+    application = Application(settings, path, lines)
+    loop.add_signal_handler(signal.SIGHUP, application.reload)
+    await application.start()
+    await stop.wait()
+    await application.stop(at_once)
+
+
+def _log_fault(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    """A fault of ours ended a connection: say so loudly, and go on."""
+    error = context.get("exception")
+    _log.error(
+        "fault", detail=context.get("message"), exc_info=error if isinstance(error, BaseException) else None
+    )
