@@ -32,7 +32,8 @@ _log = structlog.get_logger("fairgate.access")
 class TlsStatistics:
     """Handshakes `waiting` for their turn and `open` until the client has answered; begun and done since start.
 
-    Those that did not come about are in `turned_away_total`. `certificate_expires_at`: the first of all, in seconds since 1970.
+    Those that failed are in `turned_away_total`, not those that left or were late. `certificate_expires_at`: the first of
+    all, in seconds since 1970.
     """
 
     handshakes_waiting: int

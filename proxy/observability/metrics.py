@@ -88,7 +88,7 @@ def _tls(figures: Mapping[str, float]) -> Iterator[Metric]:
     yield counter("tls_handshakes_begun", "TLS handshakes begun.", figures["handshakes_begun_total"])
     yield counter(
         "tls_handshakes_done",
-        "Of them, those that came about; the others are connections turned away.",
+        "Of them, those that came about; of the others some are connections turned away, some left or were late.",
         figures["handshakes_done_total"],
     )
     yield gauge(
