@@ -20,6 +20,7 @@ from proxy.config.watch import FileWatch
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.listener import Listener
 from proxy.http1.deadlines import DeadlineSweep
+from proxy.http1.drain import Drain, Verdict
 from proxy.http1.request_head import forget_fields
 from proxy.http1.response_head import forget_heads
 from proxy.matrix.endpoint import RouteClass
@@ -32,6 +33,8 @@ from proxy.observability.snapshot import Snapshot
 from proxy.policies.descriptors import Fit
 from proxy.spool.settings import spool_directory
 from proxy.spool.spool import MAX_FILES, Spool, SpoolDirectoryError
+from proxy.supervisor.handed_over import HandedOverSockets, HandOverError
+from proxy.supervisor.notify import Notify
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.probe import HomeserverProbe
 from proxy.upstream.profile_detection import detect_profile
@@ -43,6 +46,7 @@ _ENDED_AT_ONCE = 32  # a millisecond's work
 _BETWEEN_ENDS_S = 0.004
 _LAST_CALL_S = 0.5  # after the drain deadline, for the last answers to be taken
 _WATCH_EVERY_S = 2.0
+_LOOK_S = 0.05  # how often a stop looks whether all is done
 # Of the limit of open files at most; the rest is for clients and the homeserver.
 _SPOOL_FILES_PART = 16
 _EGRESS_PART = 4
@@ -68,10 +72,13 @@ class Application:
     """Everything that runs, from `start` to `stop`."""
 
     def __init__(
-        self, settings: Settings, path: Path | None = None, log_lines: LogLines | None = None
-    ) -> None:
+        self, settings: Settings, path: Path | None = None, log_lines: LogLines | None = None, *,
+        handed_over: HandedOverSockets | None = None, notify: Notify | None = None,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._log_lines = log_lines
+        self._handed_over = handed_over or HandedOverSockets([])
+        self._notify = notify or Notify({})
         self._path = path
         self._watch = None if path is None else FileWatch(path)
         self._watched_at = clock.now()
@@ -119,15 +126,24 @@ class Application:
         """Listen everywhere.
 
         Raises:
-            StartError: if an address cannot be listened at.
+            StartError: if an address cannot be listened at, or what was handed over is for no listener.
         """
-        for place in self._settings.listen:
-            await _started(self.listener.listen(place), place.address)
+        settings, take = self._settings, self._handed_over.take
+        admin, metrics = take(settings.admin.listen), take(settings.metrics.listen)
+        places = [(place, take(place.address)) for place in settings.listen]
+        way_out = None if settings.egress.listen is None else settings.egress.listen.address
+        handed_way_out = [] if way_out is None else take(way_out)
+        try:
+            self._handed_over.demand_all_taken()
+        except HandOverError as error:
+            raise StartError(str(error)) from None
+        for place, sockets in places:
+            await _started(self.listener.listen(place, sockets), place.address)
         await _started(
-            self.operators.start(), f"{self._settings.admin.listen} or {self._settings.metrics.listen}"
+            self.operators.start(admin, metrics), f"{settings.admin.listen} or {settings.metrics.listen}"
         )
-        if self._settings.egress.listen is not None:
-            await _started(self.egress.start(), self._settings.egress.listen.address)
+        if way_out is not None:
+            await _started(self.egress.start(handed_way_out), way_out)
         self._schedule_turn()
         if self.profile is None:
             self._detection = asyncio.create_task(self._detect_profile())
@@ -138,6 +154,7 @@ class Application:
             admin=self.operators.admin_address,
             metrics=self.operators.metrics_address,
         )
+        self._notify.ready("Serving")
 
     async def _detect_profile(self) -> None:
         profile = await detect_profile(self._settings.homeserver.url)
@@ -154,6 +171,7 @@ class Application:
 
     def reload(self) -> Reloaded:
         """Read the settings file again and let it take effect, whole or not at all."""
+        self._notify.reloading()
         if self._path is None:
             mistakes: tuple[str, ...] = ("there is no settings file to read again",)
             return self._not_reloaded(mistakes)
@@ -173,6 +191,7 @@ class Application:
         self._reconfigure(new, fitted)
         self.egress.reload(new.egress)
         _log.info("settings read again", changed=changed, needs_restart=later)
+        self._notify.ready(f"Settings read again; waiting for a restart: {', '.join(later) or 'none'}")
         self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
         return self.reloaded
 
@@ -216,6 +235,7 @@ class Application:
 
     def _not_reloaded(self, mistakes: tuple[str, ...]) -> Reloaded:
         _log.error("the settings are wrong: nothing changes", mistakes=mistakes)
+        self._notify.ready("The settings are wrong, those of before hold")
         self.reloaded = Reloaded(clock.wall_time(), (), (), mistakes)
         return self.reloaded
 
@@ -227,10 +247,11 @@ class Application:
         """End as §1.8 says: requests in flight may end within the drain time, unless `at_once` is set."""
         await self.listener.accept_queued()
         self.listener.stop_accepting()
+        self.operators.let_go()
+        self.egress.let_go()
+        self._notify.stopping()
         _log.info("stopping", connections=self.listener.states())
-        ends_at = clock.now() + self._settings.connections.drain_seconds
-        while len(self.listener.connections) and clock.now() < ends_at and not at_once.is_set():
-            await _wait(at_once, 0.05)
+        await self._drain(at_once)
         self.listener.close_all()
         await asyncio.gather(
             self._last_call(at_once), self.operators.stop(), self._probe.close(), self.egress.stop()
@@ -246,6 +267,24 @@ class Application:
         self._spool.close()
         self.pipeline.recorder.close()
         _log.info("stopped")
+
+    async def _drain(self, at_once: asyncio.Event) -> None:
+        """Let requests end until the deadline, then whom nobody would miss."""
+        listener = self.listener
+        drain = Drain(clock.now())
+        ends_at = clock.now() + self._settings.connections.drain_seconds
+        while len(listener.connections) and clock.now() < ends_at and not at_once.is_set():
+            await _wait(at_once, _LOOK_S)
+            busy, waits = listener.under_way()
+            verdict = drain.look(
+                clock.now(),
+                asked_total=sum(self.pipeline.requests_total),
+                busy=busy,
+                waits=waits,
+                newcomers=listener.holds_up_newcomers(),
+            )
+            if verdict is not Verdict.GO_ON and listener.end_parked() and verdict is Verdict.END_WAITS:
+                return
 
     async def _last_call(self, at_once: asyncio.Event) -> None:
         """Give clients a moment to take the last answers."""

@@ -1,4 +1,4 @@
-"""The process: the event loop, its signals, and the thread that writes the log; what runs in it is `app`'s."""
+"""The process: the event loop, its signals, the log's thread, what was handed over; what runs in it is `app`'s."""
 
 import asyncio
 import os
@@ -10,10 +10,12 @@ from typing import Final
 import structlog
 import uvloop
 
-from proxy.app import Application
+from proxy.app import Application, StartError
 from proxy.config.settings import Settings
 from proxy.observability.log_lines import LogLines
 from proxy.observability.logs import configure_logs
+from proxy.supervisor.handed_over import HandedOverSockets, HandOverError, take_over
+from proxy.supervisor.notify import Notify
 
 _LAST_LINES_S: Final = 1.0  # at the end, for the log's last lines to be taken
 
@@ -26,10 +28,15 @@ def run(settings: Settings, path: Path | None = None) -> None:
     Raises:
         StartError: if it cannot start.
     """
+    notify = Notify(os.environ)
+    try:
+        handed_over = take_over(os.environ)
+    except HandOverError as error:
+        raise StartError(str(error)) from None
     lines = LogLines(_stderr(), lambda lost: _log.warning("log lines were lost", total=lost))
     configure_logs(settings.log, lines)
     try:
-        uvloop.run(_run(settings, path, lines))
+        uvloop.run(_run(settings, path, lines, handed_over, notify))
     finally:
         lines.close(_LAST_LINES_S)
 
@@ -39,7 +46,9 @@ def _stderr() -> int:
     return os.open(os.devnull, os.O_WRONLY) if sys.stderr is None else sys.stderr.fileno()
 
 
-async def _run(settings: Settings, path: Path | None, lines: LogLines) -> None:
+async def _run(
+    settings: Settings, path: Path | None, lines: LogLines, handed_over: HandedOverSockets, notify: Notify
+) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_log_fault)
     stop, at_once = asyncio.Event(), asyncio.Event()
@@ -51,7 +60,7 @@ async def _run(settings: Settings, path: Path | None, lines: LogLines) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    application = Application(settings, path, lines)
+    application = Application(settings, path, lines, handed_over=handed_over, notify=notify)
     loop.add_signal_handler(signal.SIGHUP, application.reload)
     await application.start()
     await stop.wait()

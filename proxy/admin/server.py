@@ -6,7 +6,8 @@ a person. `admin`: what `api.py` lists, behind the guards of `guards.py`.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
@@ -75,15 +76,20 @@ class OperatorListeners:
             "metrics": self._metrics.connections.statistics(),
         }
 
-    async def start(self) -> None:
-        """Open both or neither. Raises OSError where a place is taken or not ours to take."""
+    async def start(self, admin: Sequence[socket.socket] = (), metrics: Sequence[socket.socket] = ()) -> None:
+        """Open both or neither, at sockets handed over for them. Raises OSError where a place is taken or not ours to take."""
         try:
-            await self._admin.start()
-            await self._metrics.start()
+            await self._admin.start(admin)
+            await self._metrics.start(metrics)
         except BaseException:
             await self.stop()
             raise
         self._sampling = asyncio.create_task(self._sample())
+
+    def let_go(self) -> None:
+        """Accept nothing more at sockets that were handed over: they are another process's now."""
+        self._admin.let_go()
+        self._metrics.let_go()
 
     async def stop(self) -> None:
         """Close both; may be called again, and without a start."""
@@ -116,13 +122,26 @@ class _Listener:
             shutdown_timeout=_STOP_WITHIN_S,
         )
         self._server: asyncio.Server | None = None
+        self._handed_over: list[asyncio.Server] = []
 
-    async def start(self) -> None:
+    async def start(self, handed_over: Sequence[socket.socket]) -> None:
         await self._runner.setup()
-        server = await self._listen(self.connections.protocols(cast(web.Server, self._runner.server)))
-        self._server = server
+        protocols = self.connections.protocols(cast(web.Server, self._runner.server))
+        for listening in handed_over:
+            self._handed_over.append(await self._serve(protocols, listening))
+        if handed_over:
+            return
+        self._server = server = await self._listen(protocols)
         if self.address.path is None:
             self.address = replace(self.address, port=server.sockets[0].getsockname()[1])
+
+    async def _serve(
+        self, protocols: Callable[[], asyncio.Protocol], listening: socket.socket
+    ) -> asyncio.Server:
+        loop = asyncio.get_running_loop()
+        if self.address.path is not None:
+            return await loop.create_unix_server(protocols, sock=listening, backlog=_BACKLOG)
+        return await loop.create_server(protocols, sock=listening, backlog=_BACKLOG)
 
     async def _listen(self, protocols: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         loop, address = asyncio.get_running_loop(), self.address
@@ -130,7 +149,13 @@ class _Listener:
             return await loop.create_unix_server(protocols, address.path)
         return await loop.create_server(protocols, address.host, address.port or 0, backlog=_BACKLOG)
 
+    def let_go(self) -> None:
+        for server in self._handed_over:
+            server.close()
+        self._handed_over.clear()
+
     async def stop(self) -> None:
+        self.let_go()
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy import clock
+from proxy.downstream.hangups import unread_bytes
 from proxy.downstream.outbox import Outbox
 from proxy.http1.crowd import Place
 from proxy.http1.deadlines import NEVER
@@ -268,6 +269,29 @@ class ClientSocket(asyncio.BufferedProtocol):
         exchange, self.exchange = self.exchange, None
         if exchange is not None:
             exchange.left(clock.now())
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it is between two requests, and all of its last answer is with the kernel."""
+        return (
+            self.state is State.PARKED and not self.client_full and not self.transport.get_write_buffer_size()
+        )
+
+    def end_parked(self) -> bool:
+        """Close it between two requests, unless one came that is not read yet."""
+        if not self.transport.is_closing() and unread_bytes(self._descriptor()):
+            return False
+        self._end(Event.DEADLINE)
+        return True
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether nothing is lost but a wait if it ends: a tunnel, or a long poll without anything to tell yet."""
+        exchange = self.exchange
+        if self.state is not _IN_SERVICE or exchange is None:
+            return self.state is _TUNNEL
+        waits = exchange.permits is not None and exchange.permits.wait is not None
+        return waits and exchange.ticket is None and exchange.body_complete and not exchange.answer_began
 
     def stop_at_once(self) -> None:
         """Nobody waits any longer for what is still to be taken."""

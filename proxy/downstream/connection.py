@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FIRST_BYTE, _HEAD, _IN_SERVICE, _PARKED, _LINGER, _TUNNEL, _CLOSED = tuple(State)[3:]
 _BYTES, _HEAD_COMPLETE, _ANSWERED = Event.BYTES, Event.HEAD_COMPLETE, Event.ANSWERED
 _DEADLINE = Event.DEADLINE
-_STOP_PARKED_S: Final = 0.25  # a request already on its way to a parked connection is still served
+_STOP_OPENING_S: Final = 1.0  # who has just connected is about to ask, and may be far away
 _HEAD_END: Final = b"\r\n\r\n"
 _EMPTY_LINE: Final = (b"\r", b"\r\n")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -136,7 +136,9 @@ class ClientConnection(ClientSocket):
 
     def _allow(self, within_s: float) -> None:
         """Give the client time for what comes next, little if the process is stopping."""
-        self.deadline_at = clock.now() + (_STOP_PARKED_S if self._listener.stopping else within_s)
+        self.deadline_at = clock.now() + (
+            min(within_s, _STOP_OPENING_S) if self._listener.stopping else within_s
+        )
 
     # From the sweep, the watcher, the outbox and the listener.
 
@@ -154,6 +156,8 @@ class ClientConnection(ClientSocket):
             self._look_at_reader(now)
         elif state is _IN_SERVICE:
             self._look_at_body(now)
+        elif state is _PARKED:
+            self.end_parked()
         else:
             self._end(_DEADLINE)
 
@@ -204,10 +208,10 @@ class ClientConnection(ClientSocket):
         self._end(Event.DRAINED if in_words else Event.TURNED_AWAY)
 
     def stop(self, now: float) -> None:
-        """The process is stopping: this connection ends with what it is doing, a parked one at once."""
+        """The process is stopping: this connection ends with what it is doing, a parked one when all others have."""
         self.state = next_state(self.state, Event.STOP)
-        if self.state is _PARKED or self.state in BEFORE_HTTP:
-            self.deadline_at = min(self.deadline_at, now + _STOP_PARKED_S)
+        if self.state in BEFORE_HTTP:
+            self.deadline_at = min(self.deadline_at, now + _STOP_OPENING_S)
 
     def stop_now(self) -> None:
         """The time for a graceful end is over."""

@@ -3,7 +3,7 @@
 import asyncio
 import select
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy.addresses import Address, parse_listen_address
@@ -36,27 +36,41 @@ class Entrance:
         self._listener = listener
         self._settings = settings
         self._is_local = False
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        #: Kept of sockets that were handed over, to see who waits there once we accept no longer.
+        self._doors: list[socket.socket] = []
         self.contexts = None if settings.tls is None else TlsContexts(settings.tls)
 
-    async def open(self) -> None:
-        """Listen; `address` is then what is listened at.
+    async def open(self, handed_over: Sequence[socket.socket] = ()) -> None:
+        """Listen, at the sockets that were handed over if there are some; `address` is then what is listened at.
 
         Raises:
             OSError: if it is taken or not ours.
         """
         address = parse_listen_address(self._settings.address)
         self._is_local = address.path is not None
-        self._server = await self._listen(address, self._protocol())
+        self._doors = [listening.dup() for listening in handed_over]
+        for listening in handed_over or (None,):
+            self._servers.append(await self._listen(address, self._protocol(), listening))
 
-    async def _listen(self, address: Address, protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
+    async def _listen(
+        self,
+        address: Address,
+        protocol: Callable[[], asyncio.BaseProtocol],
+        handed_over: socket.socket | None,
+    ) -> asyncio.Server:
         loop = self._listener.loop
         if address.path is not None:
             self.address = f"unix:{address.path}"
+            if handed_over is not None:
+                return await loop.create_unix_server(protocol, sock=handed_over, backlog=BACKLOG)
             return await loop.create_unix_server(protocol, address.path, backlog=BACKLOG)
-        server = await loop.create_server(
-            protocol, address.host, address.port or 0, backlog=BACKLOG, reuse_address=True
-        )
+        if handed_over is not None:
+            server = await loop.create_server(protocol, sock=handed_over, backlog=BACKLOG)
+        else:
+            server = await loop.create_server(
+                protocol, address.host, address.port or 0, backlog=BACKLOG, reuse_address=True
+            )
         host, port = server.sockets[0].getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         for listening in server.sockets:  # what is accepted inherits it
@@ -65,14 +79,25 @@ class Entrance:
 
     def watch(self, queued: select.poll) -> None:
         """Have `queued` tell of clients that wait to be accepted."""
-        if self._server is not None:
-            for listening in self._server.sockets:
+        for server in self._servers:
+            for listening in server.sockets:
                 queued.register(listening.fileno(), select.POLLIN)
+
+    def watch_doors(self, queued: select.poll) -> None:
+        """Have `queued` tell of clients that wait for another process, where listening sockets were handed over."""
+        for door in self._doors:
+            queued.register(door.fileno(), select.POLLIN)
 
     def close(self) -> None:
         """Listen no longer."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
+
+    def close_doors(self) -> None:
+        """Look no longer who waits for another process."""
+        for door in self._doors:
+            door.close()
+        self._doors.clear()
 
     # Who comes in.
 

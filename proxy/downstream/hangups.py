@@ -55,10 +55,11 @@ class HangupWatcher:
         for descriptor, events in self._epoll.poll(0):
             connection = self._watched.get(descriptor)
             if connection is not None:
-                connection.hung_up(gone=bool(events & _GONE), unread_bytes=_unread(descriptor))
+                connection.hung_up(gone=bool(events & _GONE), unread_bytes=unread_bytes(descriptor))
 
 
-def _unread(descriptor: int) -> int:
+def unread_bytes(descriptor: int) -> int:
+    """Give how much of what a client sent lies in the kernel."""
     size = array.array("i", [0])
     fcntl.ioctl(descriptor, termios.FIONREAD, size)
     return size[0]

@@ -2,7 +2,8 @@
 
 import asyncio
 import select
-from collections.abc import Mapping
+import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -71,6 +72,7 @@ class Listener:
         self.handshakes = Handshakes(self.loop, self.admission.turned_away)
         self.hangups = HangupWatcher(self.loop)
         self._entrances: list[Entrance] = []
+        self._queued_for_next = select.poll()
         self._certificates_due_at = 0.0
 
         self.configure(settings, max_connections=max_connections, access=access)
@@ -106,14 +108,14 @@ class Listener:
 
     # The listening sockets.
 
-    async def listen(self, place: ListenSettings) -> None:
-        """Listen at one more place.
+    async def listen(self, place: ListenSettings, handed_over: Sequence[socket.socket] = ()) -> None:
+        """Listen at one more place, with the sockets that were handed over for it.
 
         Raises:
             OSError: if it is taken or not ours, or a certificate cannot be used.
         """
         entrance = Entrance(self, place)
-        await entrance.open()
+        await entrance.open(handed_over)
         self._entrances.append(entrance)
 
     @property
@@ -136,12 +138,36 @@ class Listener:
         self.stopping = True
         for entrance in self._entrances:
             entrance.close()
+            entrance.watch_doors(self._queued_for_next)
         now = clock.now()
         for connection in list(self.connections):
             connection.stop(now)
 
+    def holds_up_newcomers(self) -> bool:
+        """Tell whether clients wait at a socket that was handed over, which nobody accepts while this process is there."""
+        return bool(self._queued_for_next.poll(0))
+
+    def under_way(self) -> tuple[int, int]:
+        """Count connections with work under way, and those that only wait; the others are parked. O(connections)."""
+        busy = waits = 0
+        for connection in self.connections:
+            if not connection.is_parked:
+                if connection.only_waits:
+                    waits += 1
+                else:
+                    busy += 1
+        return busy, waits
+
+    def end_parked(self) -> bool:
+        """Close connections between two requests; False if some are left, whose next request came in this moment."""
+        parked = [connection for connection in self.connections if connection.is_parked]
+        return all([connection.end_parked() for connection in parked])  # noqa: C419  (all of them, not until one is left)
+
     def close_all(self) -> None:
         """End what is still there."""
+        for entrance in self._entrances:
+            entrance.close_doors()
+        self._queued_for_next = select.poll()
         for connection in list(self.connections):
             connection.stop_now()
 

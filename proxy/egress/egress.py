@@ -9,8 +9,9 @@ deadlines and writes what was learned, at most every `_SAVE_EVERY_S`.
 
 import asyncio
 import ipaddress
+import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -69,7 +70,8 @@ class Egress:
         self.address: str | None = None
         self._clients = tuple(ipaddress.ip_network(text) for text in settings.clients)
         self._state_directory = state_directory
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
+        self._handed_over = False
         self._local = False
         self._turn: asyncio.TimerHandle | None = None
         self._changed = False
@@ -79,8 +81,8 @@ class Egress:
 
     # Life.
 
-    async def start(self) -> None:
-        """Read what was learned and listen, if `egress.listen` says where.
+    async def start(self, handed_over: Sequence[socket.socket] = ()) -> None:
+        """Read what was learned and listen, if `egress.listen` says where, at the sockets that were handed over for it.
 
         Raises:
             OSError: if it cannot be listened at.
@@ -88,31 +90,44 @@ class Egress:
         if self._state_directory is not None:
             read_known(self._state_directory, self.known)
         if self.settings.listen is not None:
-            await self._listen(self.settings.listen.address)
+            self._handed_over = bool(handed_over)
+            for listening in handed_over or (None,):
+                await self._listen(self.settings.listen.address, listening)
         self._take_turn()
 
-    async def _listen(self, text: str) -> None:
+    async def _listen(self, text: str, handed_over: socket.socket | None) -> None:
         place = parse_listen_address(text)
         self._local = place.path is not None
         if place.path is not None:
-            self._server = await self.loop.create_unix_server(self._new, place.path, backlog=_BACKLOG)
+            where = {"path": place.path} if handed_over is None else {"sock": handed_over}
+            self._servers.append(await self.loop.create_unix_server(self._new, backlog=_BACKLOG, **where))
             self.address = f"unix:{place.path}"
             return
-        self._server = await self.loop.create_server(
-            self._new, place.host, place.port or 0, backlog=_BACKLOG, reuse_address=True
-        )
-        host, port = self._server.sockets[0].getsockname()[:2]
+        if handed_over is not None:
+            server = await self.loop.create_server(self._new, sock=handed_over, backlog=_BACKLOG)
+        else:
+            server = await self.loop.create_server(
+                self._new, place.host, place.port or 0, backlog=_BACKLOG, reuse_address=True
+            )
+        self._servers.append(server)
+        host, port = server.sockets[0].getsockname()[:2]
         self.address = written(host, port)
         self.dialer.own = (host, port)
 
     def _new(self) -> HomeserverConnection:
         return HomeserverConnection(self)
 
+    def let_go(self) -> None:
+        """Accept nothing more at sockets that were handed over: they are another process's now."""
+        if self._handed_over:
+            for server in self._servers:
+                server.close()
+
     async def stop(self, grace_s: float = 0.0) -> None:
         """Accept nothing more, let what is under way end within `grace_s`, then end all and write what was learned."""
         self.stopping = True
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         ends_at = self.clock() + grace_s
         while self.clock() < ends_at and any(map(_is_busy, self.connections)):  # noqa: ASYNC110  (once in a life)
             await asyncio.sleep(0.02)

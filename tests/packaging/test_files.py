@@ -18,6 +18,7 @@ from tools.console import ROOT
 
 PACKAGING = ROOT / "packaging"
 UNIT = PACKAGING / "fairgate.service"
+SOCKET = PACKAGING / "fairgate.socket"
 DRAIN_S = 25
 
 
@@ -62,12 +63,13 @@ def test_hadolint_would_find_something(tmp_path):
     assert done.returncode == 1
 
 
-def test_systemd_understands_every_line_of_the_unit(tmp_path):
+def test_systemd_understands_every_line_of_the_units(tmp_path):
     """The program is not where the unit has it, so the copy that is checked names one that exists."""
+    socket = Path(shutil.copy(SOCKET, tmp_path))
     copy = tmp_path / "fairgate.service"
     copy.write_text(UNIT.read_text().replace("/opt/fairgate/bin/fairgate", shutil.which("true")))
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, check=False
+        ["systemd-analyze", "verify", "--man=no", copy, socket], capture_output=True, text=True, check=False
     )
     ours = [line for line in done.stderr.splitlines() if "fairgate" in line]
     assert (done.returncode, ours) == (0, [])
@@ -88,6 +90,12 @@ def test_the_unit_and_compose_wait_longer_than_a_drain():
     assert int(re.search(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)[1]) > DRAIN_S + 1
     fairgate = yaml.safe_load((PACKAGING / "compose.yaml").read_text())["services"]["fairgate"]
     assert int(fairgate["stop_grace_period"].removesuffix("s")) > DRAIN_S + 1
+
+
+def test_the_socket_unit_listens_where_the_settings_do():
+    (address,) = re.findall(r"^ListenStream=(.+)$", SOCKET.read_text(), re.MULTILINE)
+    listen = yaml.safe_load((ROOT / "config.yaml").read_text())["listen"]
+    assert [place["address"] for place in listen] == [address]
 
 
 def test_in_compose_only_fairgate_can_be_reached_and_it_can_do_little():

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import ssl
 from dataclasses import asdict
 
@@ -677,6 +678,33 @@ def test_it_listens_at_a_socket_file_too(tmp_path):
         assert (await world.deliver(host, client=client))[1] == 200
         client.close()
         await egress.stop()
+
+    in_world(tell)
+
+
+def test_a_socket_that_was_handed_over_is_left_to_the_next_process():
+    async def tell(world):
+        host = await world.host()
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            port = held.getsockname()[1]
+            settings = EgressSettings(listen={"address": f"127.0.0.1:{port}"}, allow=("127.0.0.0/8",))
+            egresses = [
+                Egress(settings, asyncio.get_running_loop(), world.clock, lookup=world.lookup)
+                for _ in range(2)
+            ]
+            first, second = egresses
+            await first.start([held.dup()])
+            client = Client(*await asyncio.open_connection("127.0.0.1", port))
+            assert (await world.deliver(host, client=client))[1] == 200
+            first.let_go()
+            newcomer = Client(*await asyncio.open_connection("127.0.0.1", port))
+            await second.start([held.dup()])
+            assert (await world.deliver(host, client=newcomer))[1] == 200
+            assert (first.accepted_total, second.accepted_total) == (1, 1)
+            for egress in egresses:
+                await egress.stop()
+            for one in (client, newcomer):
+                one.close()
 
     in_world(tell)
 

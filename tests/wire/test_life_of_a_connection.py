@@ -603,19 +603,39 @@ def test_one_too_many_is_closed_at_once_where_everybody_is_served(in_a_world):
     in_a_world(tell, **connections(max=3))
 
 
-def test_stopping_answers_what_is_in_service_and_closes_what_is_parked(in_a_world):
+def test_stopping_answers_what_is_in_service_and_who_is_parked_once_more(in_a_world):
     async def tell(world):
-        world.homeserver.begin((Answer(OK), Answer(OK, after=b"later")))
-        parked = await world.connect()
-        await parked.send(GET)
-        await parked.until_received(OK)
+        world.homeserver.begin((Answer(OK),) * 4)
+        unused, used = [await world.connect() for _ in range(2)]
+        for parked in (unused, used):
+            await parked.send(GET)
+            await parked.until_received(OK)
         busy = await world.connect()
         await busy.send(b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n")
         await until(lambda: world.application.listener.states()["in_service"] == 1)
         stopping = asyncio.ensure_future(world.stop_application(asyncio.Event()))
-        assert await parked.until_ended() == OK
+        await until(lambda: world.application.listener.stopping)
+        await used.send(GET)
+        assert field((await used.until_ended()).removeprefix(OK), b"Connection") == "close"
+        assert unused.ended is None
         await busy.send(b"later")
         assert field(await busy.until_ended(), b"Connection") == "close"
+        assert await unused.until_ended() == OK
+        await stopping
+
+    in_a_world(tell)
+
+
+def test_an_answer_that_began_before_the_stop_does_not_hold_it(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK[:-1]),))
+        line = await world.connect()
+        await line.send(GET)
+        await line.until_received(OK[:-1])
+        stopping = asyncio.ensure_future(world.stop_application(asyncio.Event()))
+        await until(lambda: world.application.listener.stopping)
+        world.homeserver.lines[0].transport.write(OK[-1:])
+        assert await line.until_ended() == OK
         await stopping
 
     in_a_world(tell)
