@@ -1,6 +1,7 @@
 import http.client
 import json
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,13 +27,14 @@ class Homeserver:
     url: str
     alice: Account
     bob: Account
+    accounts: Callable[[Sequence[str]], dict[str, Account]]
 
 
 @pytest.fixture(scope="session")
 def synapse():
     with Synapse(RUN / "test", free_port()) as running:
         accounts = running.accounts(["alice", "bob"])
-        yield Homeserver(running.url, **accounts)
+        yield Homeserver(running.url, **accounts, accounts=running.accounts)
 
 
 @pytest.fixture(scope="session")

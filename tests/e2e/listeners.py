@@ -4,6 +4,7 @@ import contextlib
 import json
 import subprocess
 import threading
+from dataclasses import asdict
 from pathlib import Path
 
 from tools.parts import CLIENTS_JS, CLIENTS_VENV
@@ -57,3 +58,33 @@ def listening(kind, url, account, **more):
         yield listener
     finally:
         listener.end()
+
+
+class Crowd(Listener):
+    """Many nio clients under load, in one process: it tells each message it sends, and a report at its end."""
+
+    def __init__(self, url, room, accounts, quiet_room, quiet):
+        child = subprocess.Popen(
+            [CLIENTS_VENV / "bin" / "python", CLIENTS / "nio_crowd.py"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        asked = {"url": url, "room": room, "quiet_room": quiet_room}
+        asked |= {"people": list(map(asdict, accounts)), "quiet": list(map(asdict, quiet))}
+        child.stdin.write(json.dumps(asked) + "\n")
+        child.stdin.flush()
+        super().__init__(child)
+
+    def report(self, within_s=90):
+        """Have it send no more, and hear the rest."""
+        self.child.stdin.close()
+        assert self.child.wait(within_s) == 0
+        self._thread.join(10)
+        return self.heard[-1]
+
+    def end(self):
+        with contextlib.suppress(BrokenPipeError):
+            self.child.stdin.close()
+        super().end()
