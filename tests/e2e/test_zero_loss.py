@@ -125,7 +125,9 @@ def test_a_restart_under_load_ends_long_polls_and_nothing_else(synapse, people, 
         with crowd(fairgate.url, people) as running:
             for _ in range(3):
                 more_messages(running)
-                supervisor.stop(fairgate)
+                supervisor.stop(
+                    fairgate, within_s=15
+                )  # of 25: newcomers wait, so long polls are not waited for
                 fairgate = supervisor.start()
             more_messages(running)
             report = running.report()

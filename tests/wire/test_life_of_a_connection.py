@@ -626,6 +626,23 @@ def test_stopping_answers_what_is_in_service_and_who_is_parked_once_more(in_a_wo
     in_a_world(tell)
 
 
+def test_a_parked_connection_is_not_closed_over_a_request_that_lies_unread(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(OK), Answer(OK)))
+        loop = asyncio.get_running_loop()
+        with socket.create_connection(("127.0.0.1", world.port)) as sock:
+            sock.setblocking(False)
+            sock.send(GET)
+            assert await loop.sock_recv(sock, len(OK)) == OK
+            await until(lambda: world.application.listener.states()["parked"] == 1)
+            (connection,) = world.application.listener.connections
+            sock.send(GET)
+            connection.deadline_passed(connection.deadline_at)
+            assert await loop.sock_recv(sock, len(OK)) == OK
+
+    in_a_world(tell)
+
+
 def test_an_answer_that_began_before_the_stop_does_not_hold_it(in_a_world):
     async def tell(world):
         world.homeserver.begin((Answer(OK[:-1]),))
