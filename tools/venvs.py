@@ -21,7 +21,7 @@ MARKER = "fairgate-complete"
 
 def ensure_venv(folder: Path, requirements: Sequence[str], title: str) -> Path:
     """Make `folder` a venv with `requirements`, unless it is; returns its Python."""
-    with _one_builder(folder):
+    with one_builder(folder):
         wanted = "\n".join(requirements)
         if _marker_text(folder) != wanted:
             _install(folder, requirements, title)
@@ -32,7 +32,7 @@ def ensure_venv(folder: Path, requirements: Sequence[str], title: str) -> Path:
 def ensure_fairgate(extra: str = "") -> Path:
     """Install Fairgate, editable, into `.venv`; again where pyproject.toml changed or `extra` is missing."""
     project = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    with _one_builder(FAIRGATE_VENV):
+    with one_builder(FAIRGATE_VENV):
         known, _, extras = _marker_text(FAIRGATE_VENV).partition(" ")
         if known != project or (extra and extra != extras):
             target = f".[{extra}]" if extra else "."
@@ -66,7 +66,8 @@ def _works(python: Path) -> bool:
 
 
 @contextmanager
-def _one_builder(folder: Path) -> Iterator[None]:
+def one_builder(folder: Path) -> Iterator[None]:
+    """Let nobody else make this folder meanwhile."""
     RUN.mkdir(exist_ok=True)
     with (RUN / f"{folder.name.strip('.')}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

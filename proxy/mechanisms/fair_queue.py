@@ -78,7 +78,7 @@ class FairQueue(Generic[C]):
     def __init__(self, level: Level, index: int) -> None:
         self.index = index  # of the lane among those that share its workers
         self.flow_cap = 1
-        self.history_cap: float = 0
+        self.history_cap = 0
         self.source_cap = 1  # over all lanes that share the workers
         self.source_lane_cap = 1
         self._level = level

@@ -16,12 +16,14 @@ from tools.console import ROOT, RUN, ToolError, run_logged, step
 
 FOLDER = RUN / "image"
 BASE = "localhost/python:3.13-slim"
+BUILD_BASE = "localhost/python:3.13"
 IMAGE = "localhost/fairgate:test"
 REVISION = "0123456789abcdef"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 PROGRAMS = ("buildah", "debootstrap")
 _SUITE = "trixie"  # its Python is 3.13, as python:3.13-slim's
 _PACKAGES = "ca-certificates,python3,python3-venv"
+_BUILD_PACKAGES = f"{_PACKAGES},gcc,libc6-dev,python3-dev"
 _NOT_NEEDED = (
     "var/cache/apt/archives/*.deb var/lib/apt/lists/* usr/share/doc/* usr/share/man/* usr/share/locale/*"
 )
@@ -61,9 +63,10 @@ def build():
     """Build IMAGE, and the base where there is none."""
     demand_programs()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    if not _has(BASE):
-        with step("making a base image of Debian packages, a minute"):
-            _make_base()
+    for base, packages in ((BASE, _PACKAGES), (BUILD_BASE, _BUILD_PACKAGES)):
+        if not _has(base):
+            with step(f"making {base} of Debian packages, a minute"):
+                _make_base(base, packages)
     _copy_sources()
     build_as(IMAGE)
     buildah("rmi", "--prune")
@@ -75,6 +78,8 @@ def build_as(tag, *options):
         *(
             "--build-arg",
             f"BASE={BASE}",
+            "--build-arg",
+            f"BUILD_BASE={BUILD_BASE}",
             "--build-arg",
             f"REVISION={REVISION}",
             *options,
@@ -156,11 +161,11 @@ def _has(image):
     return known.returncode == 0
 
 
-def _make_base():
+def _make_base(name, packages):
     root = FOLDER / "rootfs"
     shutil.rmtree(root, ignore_errors=True)
     run_logged(
-        ["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", _SUITE, root],
+        ["debootstrap", "--variant=minbase", f"--include={packages}", _SUITE, root],
         FOLDER / "debootstrap.log",
     )
     subprocess.run(
@@ -170,6 +175,6 @@ def _make_base():
     container = buildah("from", "scratch")
     buildah("add", "-q", container, str(root), "/")
     buildah("config", "--env", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", container)
-    buildah("commit", "-q", container, BASE)
+    buildah("commit", "-q", container, name)
     buildah("rm", container)
     shutil.rmtree(root)
