@@ -29,8 +29,10 @@ from tools.processes import free_port  # noqa: E402
 WAYS = ("direct", "through")
 JUDGED = ("behavior", "behaviorClose", "received", "remoteCloseCode", "remoteCloseReason", "wasClean")
 RUN_SUITE = """
+import functools
 import sys
-from autobahntestsuite import case, wstest
+from autobahntestsuite import case, fuzzing, wstest
+fuzzing.listenWS = functools.partial(fuzzing.listenWS, interface="127.0.0.1")
 messages = int(sys.argv.pop(1))
 for each in case.Cases:
     if hasattr(each, "COUNT"):
@@ -104,6 +106,7 @@ def _running(command, folder, port):
     """Run a server until the end of the block."""
     with _started(command, folder) as child:
         wait_for(lambda: child.poll() is not None or _listens(port), 20, f"{folder.name} listens")
+        assert child.poll() is None, _told(folder)
         yield
         assert child.poll() is None, _told(folder)
 
