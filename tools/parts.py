@@ -6,14 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tools import synapse
+from tools import autobahn, synapse
 from tools.console import RUN, ToolError, fail, run_logged, step
 from tools.venvs import ensure_fairgate, ensure_venv
 
 CLIENTS_VENV = RUN / "clients-venv"
 CLIENTS_JS = RUN / "clients-js"
 NIO = ("matrix-nio>=0.25,<1",)
-JS_SDK = "matrix-js-sdk@37.5.0"  # later ones want a newer Node than Debian 12 has
+JS = (
+    "matrix-js-sdk@37.5.0",  # later ones want a newer Node than Debian 12 has
+    "ws@8.23.0",
+)
 PACKAGES = {
     "nginx": ("nginx-light", "nginx"),
     "haproxy": ("haproxy",),
@@ -34,7 +37,8 @@ def main() -> int:
         _ensure_packages()
         ensure_fairgate("test")
         ensure_venv(CLIENTS_VENV, NIO, "installing matrix-nio for the tests")
-        _ensure_js_sdk()
+        _ensure_js()
+        autobahn.install()
         synapse.install()
     except ToolError as error:
         return fail(error)
@@ -87,17 +91,18 @@ def _apt_get() -> list[str] | None:
     return ["sudo", "--non-interactive", *environment] if allowed.returncode == 0 else None
 
 
-def _ensure_js_sdk() -> None:
+def _ensure_js() -> None:
     marker = CLIENTS_JS / "fairgate-complete"
-    if marker.exists() and marker.read_text() == JS_SDK:
+    wanted = "\n".join(JS)
+    if marker.exists() and marker.read_text() == wanted:
         return
     marker.unlink(missing_ok=True)
     CLIENTS_JS.mkdir(parents=True, exist_ok=True)
     (CLIENTS_JS / "package.json").write_text('{"private": true}\n')
-    command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", JS_SDK]
-    with step("installing matrix-js-sdk for the tests"):
+    command = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", *JS]
+    with step("installing matrix-js-sdk and ws for the tests"):
         run_logged(command, RUN / "logs" / "npm.log", CLIENTS_JS)
-    marker.write_text(JS_SDK)
+    marker.write_text(wanted)
 
 
 if __name__ == "__main__":

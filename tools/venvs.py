@@ -17,14 +17,16 @@ from tools.console import ROOT, RUN, run_logged, step
 
 FAIRGATE_VENV = ROOT / ".venv"
 MARKER = "fairgate-complete"
+Command = Sequence[str | Path]
+_VENV: Command = (sys.executable, "-m", "venv")
 
 
-def ensure_venv(folder: Path, requirements: Sequence[str], title: str) -> Path:
-    """Make `folder` a venv with `requirements`, unless it is; returns its Python."""
+def ensure_venv(folder: Path, requirements: Sequence[str], title: str, maker: Command = _VENV) -> Path:
+    """Make `folder` a venv with `requirements`, by `maker`, unless it is; returns its Python."""
     with one_builder(folder):
         wanted = "\n".join(requirements)
         if _marker_text(folder) != wanted:
-            _install(folder, requirements, title)
+            _install(folder, requirements, title, maker)
             (folder / MARKER).write_text(wanted)
     return folder / "bin" / "python"
 
@@ -36,12 +38,12 @@ def ensure_fairgate(extra: str = "") -> Path:
         known, _, extras = _marker_text(FAIRGATE_VENV).partition(" ")
         if known != project or (extra and extra != extras):
             target = f".[{extra}]" if extra else "."
-            _install(FAIRGATE_VENV, ["--editable", target], "installing Fairgate into .venv")
+            _install(FAIRGATE_VENV, ["--editable", target], "installing Fairgate into .venv", _VENV)
             (FAIRGATE_VENV / MARKER).write_text(f"{project} {extra}")
     return FAIRGATE_VENV / "bin" / "python"
 
 
-def _install(folder: Path, requirements: Sequence[str], title: str) -> None:
+def _install(folder: Path, requirements: Sequence[str], title: str, maker: Command) -> None:
     python = folder / "bin" / "python"
     usable = _works(python) and (folder / MARKER).exists()
     (folder / MARKER).unlink(missing_ok=True)
@@ -50,7 +52,7 @@ def _install(folder: Path, requirements: Sequence[str], title: str) -> None:
         if not usable:
             shutil.rmtree(folder, ignore_errors=True)
             folder.parent.mkdir(parents=True, exist_ok=True)
-            run_logged([sys.executable, "-m", "venv", folder], log)
+            run_logged([*maker, folder], log)
         run_logged([python, "-m", "pip", "install", "--quiet", *requirements], log)
 
 

@@ -45,6 +45,7 @@ def fault(running):
         yield fairgate, homeserver, ends
     if homeserver.child is None:
         homeserver.start()
+    homeserver.go_on()  # a test that failed may have left it stopped
     wait_until_nothing_is_left(fairgate)
     served(fairgate)
     wait_until_nothing_is_left(fairgate)

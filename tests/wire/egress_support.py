@@ -166,6 +166,13 @@ class World:
         self.hosts.append(host)
         return host
 
+    async def hosts_at_one_port(self, address, other):
+        """Two hosts; a port that is free at the one may be taken at the other."""
+        while True:
+            host = await self.host(address=address)
+            with contextlib.suppress(OSError):
+                return host, await self.host(address=other, port=host.port)
+
     async def client(self, local="127.0.0.1"):
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(local, 0))
         client = Client(reader, writer)

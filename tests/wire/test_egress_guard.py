@@ -117,14 +117,14 @@ def test_a_name_that_resolves_to_one_is_refused(address):
 
 def test_a_name_with_a_public_and_a_private_address_leads_to_the_public_one_only():
     async def tell(world):
-        private = await world.host(address="127.0.0.1")
+        private, public = await world.hosts_at_one_port("127.0.0.1", "127.0.0.2")
         world.names["mixed.example"] = ["127.0.0.1", "127.0.0.2", "::1"]
-        assert await world.connect("mixed.example", private.port) == (None, "host_unreachable")
-        await nothing_got_out(private)
-        public = await world.host(address="127.0.0.2", port=private.port)
         client, _ = await world.connect("mixed.example", private.port)
         assert client is not None
         await until(lambda: public.accepted == 1)
+        await nothing_got_out(private)
+        public.stop()
+        assert await world.connect("mixed.example", private.port) == (None, "host_unreachable")
         await nothing_got_out(private)
 
     in_world(tell, allow=("127.0.0.2",))
@@ -132,8 +132,7 @@ def test_a_name_with_a_public_and_a_private_address_leads_to_the_public_one_only
 
 def test_a_name_that_changes_between_check_and_connect_changes_nothing():
     async def tell(world):
-        private = await world.host(address="127.0.0.1")
-        public = await world.host(address="127.0.0.2", port=private.port)
+        private, public = await world.hosts_at_one_port("127.0.0.1", "127.0.0.2")
         answers = iter([["127.0.0.2"], *[["127.0.0.1"]] * 10])
 
         world.answer_for = lambda _: next(answers)

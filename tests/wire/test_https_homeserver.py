@@ -31,11 +31,10 @@ class Homeserver(Line):
                 return
 
 
-def run(loop, tmp_path, monkeypatch, *, trusted):
+def run(loop, monkeypatch, pair, *, trusted=None):
     """Ask twice through a Fairgate before an https homeserver; give what it got and what the client did."""
-    pair = make_certificate(tmp_path, "localhost", "localhost")
-    if trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", pair["certificate"])
+    if trusted is not None:
+        monkeypatch.setenv("SSL_CERT_FILE", trusted["certificate"])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pair["certificate"], pair["key"])
     requests = []
@@ -61,7 +60,7 @@ def run(loop, tmp_path, monkeypatch, *, trusted):
         try:
             client.transport.write(GET)
             await client.until(lambda: len(client.received) >= len(OK) or client.ended is not None)
-            if trusted:
+            if trusted is not None:
                 client.transport.write(POST)
                 await client.until(lambda: len(client.received) >= 2 * len(OK) or client.ended is not None)
             return bytes(client.received)
@@ -80,14 +79,31 @@ def run(loop, tmp_path, monkeypatch, *, trusted):
 def test_requests_and_bodies_go_through_tls_to_a_homeserver_whose_certificate_is_trusted(
     loop, tmp_path, monkeypatch
 ):
-    requests, received = run(loop, tmp_path, monkeypatch, trusted=True)
+    pair = make_certificate(tmp_path, "localhost", "localhost")
+    requests, received = run(loop, monkeypatch, pair, trusted=pair)
     assert received == OK + OK
     assert [request[:6] for request in requests] == [b"GET /x", b"POST /"]
     assert requests[1].endswith(b"y" * 300_000)
 
 
+def test_a_private_authority_is_trusted_that_does_not_say_what_its_key_is_for(loop, tmp_path, monkeypatch):
+    authority = make_certificate(tmp_path, "authority")
+    pair = make_certificate(tmp_path, "localhost", "localhost", issuer=authority)
+    assert run(loop, monkeypatch, pair, trusted=authority)[1] == OK + OK
+
+
+def test_an_intermediate_authority_can_be_trusted_alone(loop, tmp_path, monkeypatch):
+    root = make_certificate(tmp_path, "root")
+    intermediate = make_certificate(tmp_path, "intermediate", issuer=root)
+    pair = make_certificate(tmp_path, "localhost", "localhost", issuer=intermediate)
+    assert run(loop, monkeypatch, pair, trusted=intermediate)[1] == OK + OK
+
+
 def test_a_homeserver_whose_certificate_is_not_trusted_gets_nothing(loop, tmp_path, monkeypatch):
-    requests, received = run(loop, tmp_path, monkeypatch, trusted=False)
+    stranger = make_certificate(tmp_path, "stranger")
+    requests, received = run(
+        loop, monkeypatch, make_certificate(tmp_path, "localhost", "localhost", issuer=stranger)
+    )
     assert requests == []
     assert received.startswith(b"HTTP/1.1 502 ")
     assert b"Fairgate-Reason: upstream_unreachable" in received

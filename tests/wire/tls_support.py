@@ -8,8 +8,8 @@ import subprocess
 from harness import PATIENCE_S, WHOLE, Line, World, turn
 
 
-def make_certificate(folder, name, *names):
-    """Write `name.crt` and `name.key` for these host names, self-signed: openssl is the one tool that is everywhere."""
+def make_certificate(folder, name, *names, issuer=None):
+    """Write `name.crt` and `name.key` for these host names, by `issuer` or self-signed: openssl is there everywhere."""
     alternative = ",".join(f"DNS:{each}" for each in names)
     command = [
         "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30",
@@ -17,6 +17,8 @@ def make_certificate(folder, name, *names):
     ]  # fmt: skip
     if alternative:
         command += ["-addext", f"subjectAltName={alternative}"]
+    if issuer is not None:
+        command += ["-CA", issuer["certificate"], "-CAkey", issuer["key"]]
     subprocess.run(command, check=True, capture_output=True, timeout=20)
     return {"certificate": str(folder / f"{name}.crt"), "key": str(folder / f"{name}.key")}
 
