@@ -66,9 +66,11 @@ class Outbox:
         """Send a part of the answer, or keep it behind what waits; tell whether more may come now."""
         connection = self._connection
         if not connection.client_full and self.is_empty:
-            self._backlog_bytes += len(data)
-            connection.transport.write(data)
-            return True
+            rest = connection.send(data)
+            self._backlog_bytes += len(data) - len(rest)
+            if not rest:
+                return True
+            data = rest
         store = self._store
         if store is None:
             store = self._store = self._bodies.answer_store(self._principal)
@@ -107,8 +109,10 @@ class Outbox:
             data = store.take_next(_UNIT_BYTES)
             if not data:
                 break
-            self._backlog_bytes += len(data)
-            connection.transport.write(data)
+            rest = connection.send(data)
+            self._backlog_bytes += len(data) - len(rest)
+            if rest:
+                store.put_back(rest)
         if (
             self._patience is not None
             and store is not None
@@ -121,7 +125,10 @@ class Outbox:
 
     def too_slow(self, now: float) -> bool:
         """Tell whether the client drains more slowly than it must."""
+        if self._store is not None:
+            self._store.charge()
         self.floor.moved(self._backlog_bytes - self._waiting_bytes(), now)
+        self._bodies.hurry(self.floor, self._principal, now)
         return self.floor.too_slow(now)
 
     def end(self) -> None:

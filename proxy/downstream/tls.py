@@ -25,6 +25,7 @@ _OUTGOING: Final = ssl.MemoryBIO()
 #: All connections read into this; as much at once as their connection may take.
 _BUFFER: Final = memoryview(bytearray(65_536))
 _SMALL_BUFFER: Final = _BUFFER[:16_384]
+_PART_BYTES: Final = 16_384  # of a large write: what may be encrypted and not sent
 
 
 def _large(sizehint: int) -> memoryview:  # noqa: ARG001  (the protocol's signature)
@@ -46,6 +47,15 @@ class TlsClientConnection(ClientConnection):
         """What TLS has read and not given yet is unread, too."""
         layer = cast(TlsLayer, self.transport)
         super().hung_up(gone=gone, unread_bytes=unread_bytes + layer.unread_bytes)
+
+    def _send_at_once(self, data: bytes) -> int:
+        """What is encrypted has to go: a part at a time, until the kernel has not taken one."""
+        transport = self.transport
+        sent = 0
+        while sent < len(data) and not transport.get_write_buffer_size() and not transport.is_closing():
+            transport.write(data[sent : sent + _PART_BYTES])
+            sent += _PART_BYTES
+        return min(sent, len(data))
 
 
 class TlsLayer(asyncio.BufferedProtocol):
@@ -318,6 +328,10 @@ class TlsLayer(asyncio.BufferedProtocol):
             _large if cast(ClientConnection, protocol).get_buffer is large_buffer else _small
         )
         self._raw.set_protocol(self)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When the connection is told that the socket takes no more."""
+        self._raw.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
         """Bytes written that the kernel has not taken."""

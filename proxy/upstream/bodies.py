@@ -11,6 +11,8 @@ from proxy.upstream.request_body import RequestBody
 
 #: A body may come in bursts, but a client that moves nothing for so long is gone; Synapse gives it as long.
 _MAX_STALL_S: Final = 60.0
+#: The same of a client's answer, where nothing more can be kept: a turn of the radio, and the sweep's second.
+_LEAST_STALL_S: Final = 2.0
 
 
 class Bodies:
@@ -41,6 +43,13 @@ class Bodies:
         confirmed = principal is not None and principal.standing == CONFIRMED
         rate = self._confirmed if confirmed else self._unconfirmed
         return RateFloor(*rate, now, max_stall_s=_MAX_STALL_S)
+
+    def hurry(self, floor: RateFloor, principal: Principal | None, now: float) -> None:
+        """Require more of a client that takes its answer, the less room there is to keep answers (§3.5)."""
+        beyond_half = 2 * self.answers.used_part - 1
+        confirmed = principal is not None and principal.standing == CONFIRMED
+        floor.switch(*(self._confirmed if confirmed and beyond_half <= 0 else self._unconfirmed), now)
+        floor.max_stall_s = _MAX_STALL_S - (_MAX_STALL_S - _LEAST_STALL_S) * min(1.0, max(0.0, beyond_half))
 
     def too_slow(self, body: RequestBody, principal: Principal | None, now: float) -> bool:
         """Tell whether a body comes too slowly; one that takes up a worker, or a spool in demand, has to come faster."""
