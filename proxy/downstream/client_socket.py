@@ -183,7 +183,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         now = clock.now()
         if self.outbox is None:
             self.outbox = self._new_outbox(now)
-        self.outbox.floor.go_on(now)
+        self.outbox.socket_is_full(now)
         self.deadline_at = now + LOOK_S
 
     def resume_writing(self) -> None:
@@ -193,8 +193,7 @@ class ClientSocket(asyncio.BufferedProtocol):
             self.deadline_at = clock.now() + TUNNEL_IDLE_S
             self._set_answer_paused(False)
         elif self.outbox is not None:
-            self.outbox.floor.pause(clock.now())
-            self.outbox.pump()
+            self.outbox.socket_has_room(clock.now())
 
     def _set_answer_paused(self, paused: bool) -> None:  # noqa: FBT001  (it is what the caller's condition is)
         exchange = self.exchange

@@ -36,6 +36,7 @@ class Outbox:
         "_backlog_bytes",
         "_bodies",
         "_connection",
+        "_lease",
         "_patience",
         "_principal",
         "_spools",
@@ -51,6 +52,7 @@ class Outbox:
         self._bodies = bodies
         self._principal = principal
         self._store: BodyStore | None = None
+        self._lease = bodies.answer_lease(principal)  # of what the transport has
         self._spools = False
         self._patience: asyncio.TimerHandle | None = None
         self.floor: RateFloor = bodies.floor(principal, now)
@@ -61,6 +63,26 @@ class Outbox:
     def is_empty(self) -> bool:
         """Whether nothing waits here; the transport and the kernel may still have some."""
         return self._store is None or self._store.taken_bytes == self._store.total_bytes
+
+    def socket_is_full(self, now: float) -> None:
+        """The transport has something that the kernel does not take."""
+        self.floor.go_on(now)
+        self._charge()
+
+    def socket_has_room(self, now: float) -> None:
+        """The kernel has taken it, and takes more."""
+        self.floor.pause(now)
+        self._charge()
+        self.pump()
+
+    def _charge(self) -> None:
+        """Charge what the transport has; what memory has no room for, later."""
+        lease, memory = self._lease, self._bodies.answers.memory
+        missing = self._connection.transport.get_write_buffer_size() - lease.taken
+        if missing > 0:
+            memory.take(lease, missing)
+        elif missing < 0:
+            memory.give_back(lease, -missing)
 
     def write(self, data: bytes) -> bool:
         """Send a part of the answer, or keep it behind what waits; tell whether more may come now."""
@@ -125,6 +147,7 @@ class Outbox:
 
     def too_slow(self, now: float) -> bool:
         """Tell whether the client drains more slowly than it must."""
+        self._charge()
         if self._store is not None:
             self._store.charge()
         self.floor.moved(self._backlog_bytes - self._waiting_bytes(), now)
@@ -134,6 +157,7 @@ class Outbox:
     def end(self) -> None:
         """Drop what is left."""
         self._be_patient_no_longer()
+        self._bodies.answers.memory.end(self._lease)
         if self._store is not None:
             self._store.end()
 

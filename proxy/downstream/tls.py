@@ -25,7 +25,6 @@ _OUTGOING: Final = ssl.MemoryBIO()
 #: All connections read into this; as much at once as their connection may take.
 _BUFFER: Final = memoryview(bytearray(65_536))
 _SMALL_BUFFER: Final = _BUFFER[:16_384]
-_PART_BYTES: Final = 16_384  # of a large write: what may be encrypted and not sent
 
 
 def _large(sizehint: int) -> memoryview:  # noqa: ARG001  (the protocol's signature)
@@ -49,13 +48,11 @@ class TlsClientConnection(ClientConnection):
         super().hung_up(gone=gone, unread_bytes=unread_bytes + layer.unread_bytes)
 
     def _send_at_once(self, data: bytes) -> int:
-        """What is encrypted has to go: a part at a time, until the kernel has not taken one."""
-        transport = self.transport
-        sent = 0
-        while sent < len(data) and not transport.get_write_buffer_size() and not transport.is_closing():
-            transport.write(data[sent : sent + _PART_BYTES])
-            sent += _PART_BYTES
-        return min(sent, len(data))
+        """What is encrypted has to go, so all of it is the transport's as soon as that has nothing else."""
+        if self.transport.get_write_buffer_size():
+            return 0
+        self.transport.write(data)
+        return len(data)
 
 
 class TlsLayer(asyncio.BufferedProtocol):

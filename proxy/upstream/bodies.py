@@ -1,8 +1,10 @@
 """How bodies and answers are kept, and how fast they have to move, by who asks (behaviour.md §3.1, §3.2, §3.5)."""
 
+from collections.abc import Hashable
 from typing import Final
 
 from proxy.identity.principal import CONFIRMED, Principal
+from proxy.mechanisms.byte_budget import ByteLease
 from proxy.mechanisms.rate_floor import RateFloor
 from proxy.spool.body_store import BodyStore
 from proxy.spool.settings import BodyRatesSettings
@@ -34,9 +36,12 @@ class Bodies:
 
     def answer_store(self, principal: Principal | None) -> BodyStore:
         """Make the store of what a client has not taken yet of its answer."""
-        if principal is None:
-            return BodyStore(self.answers, None, None, confirmed=False)
         return _store(self.answers, principal)
+
+    def answer_lease(self, principal: Principal | None) -> ByteLease:
+        """Make the lease of memory for what is on its way to a client."""
+        flow, address, confirmed = _charged_to(principal)
+        return ByteLease(flow, address, confirmed=confirmed)
 
     def floor(self, principal: Principal | None, now: float) -> RateFloor:
         """Give how fast the client has to send or to take."""
@@ -63,7 +68,15 @@ class Bodies:
         return floor.too_slow(now)
 
 
-def _store(stores: BodyStores, principal: Principal) -> BodyStore:
+def _store(stores: BodyStores, principal: Principal | None) -> BodyStore:
+    flow, address, confirmed = _charged_to(principal)
+    return BodyStore(stores, flow, address, confirmed=confirmed)
+
+
+def _charged_to(principal: Principal | None) -> tuple[Hashable | None, str | None, bool]:
+    """Give the flow and the address whose limits apply, and whether it is confirmed."""
+    if principal is None:
+        return None, None, False
     flow = None if principal.exempt else principal.flow
     address = principal.key if principal.address_capped else None
-    return BodyStore(stores, flow, address, confirmed=principal.exempt or principal.standing == CONFIRMED)
+    return flow, address, principal.exempt or principal.standing == CONFIRMED

@@ -102,9 +102,8 @@ def test_what_a_client_does_not_take_is_charged_to_memory_and_not_left_to_the_tr
         client.serve()
         client.transport.room = 4_000
         client.connection.write(b"a" * size)
-        waits = client.transport.get_write_buffer_size()
-        assert waits <= 4_000 + 1_024
-        assert client.pipeline.answers.memory.taken == size - waits
+        assert client.transport.get_write_buffer_size() <= 4_000 + 1_024
+        assert client.pipeline.answers.memory.taken == size
         client.transport.take_everything()
         assert client.pipeline.answers.memory.taken == 0
         assert client.transport.written == b"a" * size
