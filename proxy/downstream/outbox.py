@@ -148,10 +148,12 @@ class Outbox:
     def too_slow(self, now: float) -> bool:
         """Tell whether the client drains more slowly than it must."""
         self._charge()
+        holds_worker = False
         if self._store is not None:
-            self._store.charge()
+            self._store.try_again()
+            holds_worker = self.closes is None and self._store.is_blocked
         self.floor.moved(self._backlog_bytes - self._waiting_bytes(), now)
-        self._bodies.hurry(self.floor, self._principal, now)
+        self._bodies.hurry(self.floor, self._principal, now, holds_worker=holds_worker)
         return self.floor.too_slow(now)
 
     def end(self) -> None:

@@ -167,9 +167,21 @@ class BodyStore:
         """What is in memory."""
         return self._held
 
-    def charge(self) -> None:
-        """Charge what memory had no room for, as far as it has now."""
-        self._charge()
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nothing more can be kept."""
+        return self._blocked
+
+    def try_again(self) -> None:
+        """Charge and write what could not be, if there is room by now: others may have made some."""
+        if self._ended or self._failed:
+            return
+        if self._blocked and self._stores.spool.may_open():
+            self._write_failed = False
+            self._advance()
+            self._notify_soon()
+        else:
+            self._charge()
 
     def end(self) -> None:
         """Drop what is left and give everything back; memory and space that an operation still uses, when that has ended."""

@@ -49,11 +49,12 @@ class Bodies:
         rate = self._confirmed if confirmed else self._unconfirmed
         return RateFloor(*rate, now, max_stall_s=_MAX_STALL_S)
 
-    def hurry(self, floor: RateFloor, principal: Principal | None, now: float) -> None:
+    def hurry(self, floor: RateFloor, principal: Principal | None, now: float, *, holds_worker: bool) -> None:
         """Require more of a client that takes its answer, the less room there is to keep answers (§3.5)."""
         beyond_half = 2 * self.answers.used_part - 1
         confirmed = principal is not None and principal.standing == CONFIRMED
-        floor.switch(*(self._confirmed if confirmed and beyond_half <= 0 else self._unconfirmed), now)
+        in_demand = holds_worker or beyond_half > 0
+        floor.switch(*(self._confirmed if confirmed and not in_demand else self._unconfirmed), now)
         floor.max_stall_s = _MAX_STALL_S - (_MAX_STALL_S - _LEAST_STALL_S) * min(1.0, max(0.0, beyond_half))
 
     def too_slow(self, body: RequestBody, principal: Principal | None, now: float) -> bool:

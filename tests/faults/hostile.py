@@ -182,7 +182,7 @@ def hold(fairgate: Any, alone: Any, name: str, connections: int) -> Held:
                 ratio = p99_ratio(fairgate, alone)
             except (OSError, AssertionError):  # no answer, or a refusal
                 ratio = float("inf")
-    return Held(there, growth / max(1, there), opened_in_s, ratio, left(fairgate))
+    return Held(there, growth / connections, opened_in_s, ratio, left(fairgate))
 
 
 def settle(fairgate: Any) -> None:

@@ -133,6 +133,10 @@ class Body:
         """As a socket takes a part of what it was given."""
         self.take(64 * KIB, size)
 
+    def try_again(self, _):
+        with self.calling():
+            self.store.try_again()
+
     def finish(self):
         with self.calling():
             self.store.finish()
@@ -170,6 +174,7 @@ EVENTS = st.lists(
         st.tuples(st.just("take_and_return"), st.sampled_from([100 * KIB, 5_000, 1])),
         st.tuples(st.just("operation"), st.integers(0, 2)),
         st.tuples(st.just("turn"), st.just(0)),
+        st.tuples(st.just("try_again"), st.just(0)),
     ),
     max_size=60,
 )

@@ -2,7 +2,7 @@ import pytest
 
 from proxy.identity.client_key import ClientKeys
 from proxy.identity.networks import Networks
-from proxy.identity.principal import anonymous
+from proxy.identity.principal import CONFIRMED, Principal, anonymous
 from proxy.mechanisms.byte_budget import ByteBudget, ByteLease
 from proxy.spool.settings import BodyRatesSettings
 from proxy.spool.spool import Spool
@@ -10,7 +10,8 @@ from proxy.spool.stores import BodyStores
 from proxy.upstream.bodies import Bodies
 
 TOTAL = 1_000
-SOMEBODY = anonymous(ClientKeys(trusted_proxies=Networks(())).resolve("192.0.2.1"))
+CLIENT = ClientKeys(trusted_proxies=Networks(())).resolve("192.0.2.1")
+SOMEBODY = anonymous(CLIENT)
 
 
 def bodies(*, memory, disk, files=0):
@@ -30,7 +31,7 @@ def cut_at(bodies, *, moved_at=0.0):
     for second in range(100):
         if second >= moved_at:
             floor.moved(1 << 20, moved_at)
-        bodies.hurry(floor, SOMEBODY, second)
+        bodies.hurry(floor, SOMEBODY, second, holds_worker=False)
         if floor.too_slow(second):
             return second
     return None
@@ -57,5 +58,17 @@ def test_a_client_that_takes_something_now_and_then_has_its_lead_where_nothing_m
     floor = full.floor(SOMEBODY, 0.0)
     for second in range(1, 60):
         floor.moved(second * 20_000, second)
-        full.hurry(floor, SOMEBODY, second)
+        full.hurry(floor, SOMEBODY, second, holds_worker=False)
         assert not floor.too_slow(second)
+
+
+@pytest.mark.parametrize(("holds_worker", "second"), [(False, 31), (True, 11)])
+def test_a_client_for_which_the_homeserver_waits_has_no_more_time_than_anybody(holds_worker, second):
+    account = Principal(CLIENT, CONFIRMED, account="@alice:a")
+    roomy = bodies(memory=0, disk=0)
+    floor = roomy.floor(account, 0.0)
+    for now in range(second):
+        roomy.hurry(floor, account, now, holds_worker=holds_worker)
+        assert not floor.too_slow(now)
+    roomy.hurry(floor, account, second, holds_worker=holds_worker)
+    assert floor.too_slow(second)
