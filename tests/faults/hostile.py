@@ -188,10 +188,12 @@ def hold(fairgate: Any, alone: Any, name: str, connections: int) -> Held:
 def settle(fairgate: Any) -> None:
     """Wait until Fairgate does nothing but look at those who are there."""
     pid = fairgate.child.pid
+    at_rest = 0
     for _ in range(600):
         before = cpu_s(pid)
         time.sleep(0.1)
-        if cpu_s(pid) - before < 0.015:
+        at_rest = at_rest + 1 if cpu_s(pid) - before < 0.015 else 0
+        if at_rest == 5:
             return
 
 
