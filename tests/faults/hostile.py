@@ -165,7 +165,7 @@ class Held:
 def hold(fairgate: Any, alone: Any, name: str, connections: int) -> Held:
     """Open connections of a kind, look, and close them; `alone` is a Fairgate that nobody else uses."""
     kind = HELD[name][0]
-    p99_ratio(fairgate, alone, times=20)  # both have been used
+    p99_ratio(fairgate, alone, times=60)  # both have been used
     settle(fairgate)
     before = pss_bytes(fairgate.child.pid)
     with contextlib.ExitStack() as ends:
