@@ -9,6 +9,7 @@ What the bytes mean is `connection.ClientConnection`'s, which is built on this. 
 """
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Callable
@@ -34,6 +35,9 @@ MAX_AHEAD_BYTES: Final = 16_384  # kept of what a client sends ahead: §1.6
 #: elsewhere a read could hand over more than may be kept, before pausing takes effect.
 BUFFER: Final = memoryview(bytearray(65_536))
 _SMALL_BUFFER: Final = BUFFER[:MAX_AHEAD_BYTES]
+#: A write above this goes to the kernel past the transport, which would keep all of what it could not send.
+_LARGE_BYTES: Final = 4_096
+_REMINDER_BYTES: Final = 1_024  # given to the transport then: it tells when the kernel has taken them
 LOOK_S: Final = 1.0  # how often a slow body or a slow reader is looked at: §3.2
 TUNNEL_IDLE_S: Final = 3600.0  # without a byte either way
 _LINGER_S: Final = 2.0  # after a last answer, for the client to see it: §10.3
@@ -136,9 +140,39 @@ class ClientSocket(asyncio.BufferedProtocol):
     def write(self, data: bytes) -> None:
         """Send to the client, or keep it while it takes no more."""
         if self.outbox is None:
-            self.transport.write(data)
-        elif not self.outbox.write(data):
+            if len(data) <= _LARGE_BYTES:
+                self.transport.write(data)
+                return
+            data = self.send(data)
+            if not data:
+                return
+            if self.outbox is None:  # it takes all again already
+                self.write(data)
+                return
+        if not self.outbox.write(data):
             self._set_answer_paused(True)
+
+    def send(self, data: bytes) -> bytes:
+        """Write what the kernel takes, and give what is left; a little of that the transport keeps, to know when to go on."""
+        transport = self.transport
+        if len(data) <= _LARGE_BYTES or transport.is_closing():
+            transport.write(data)
+            return b""
+        sent = self._send_at_once(data)
+        if sent == len(data):
+            return b""
+        end = sent + _REMINDER_BYTES
+        transport.write(data[sent:end])
+        return data[end:]
+
+    def _send_at_once(self, data: bytes) -> int:
+        """Give the kernel as much as it takes now, behind all that was written; tell how much that was."""
+        if self.transport.get_write_buffer_size():
+            return 0
+        try:
+            return os.write(self._descriptor(), data)
+        except OSError:
+            return 0  # it is full, or the transport finds out for itself what is wrong
 
     def pause_writing(self) -> None:
         """The client takes no more of its answer for now."""
@@ -149,7 +183,7 @@ class ClientSocket(asyncio.BufferedProtocol):
         now = clock.now()
         if self.outbox is None:
             self.outbox = self._new_outbox(now)
-        self.outbox.floor.go_on(now)
+        self.outbox.socket_is_full(now)
         self.deadline_at = now + LOOK_S
 
     def resume_writing(self) -> None:
@@ -159,8 +193,7 @@ class ClientSocket(asyncio.BufferedProtocol):
             self.deadline_at = clock.now() + TUNNEL_IDLE_S
             self._set_answer_paused(False)
         elif self.outbox is not None:
-            self.outbox.floor.pause(clock.now())
-            self.outbox.pump()
+            self.outbox.socket_has_room(clock.now())
 
     def _set_answer_paused(self, paused: bool) -> None:  # noqa: FBT001  (it is what the caller's condition is)
         exchange = self.exchange

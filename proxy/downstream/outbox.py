@@ -36,6 +36,7 @@ class Outbox:
         "_backlog_bytes",
         "_bodies",
         "_connection",
+        "_lease",
         "_patience",
         "_principal",
         "_spools",
@@ -51,6 +52,7 @@ class Outbox:
         self._bodies = bodies
         self._principal = principal
         self._store: BodyStore | None = None
+        self._lease = bodies.answer_lease(principal)  # of what the transport has
         self._spools = False
         self._patience: asyncio.TimerHandle | None = None
         self.floor: RateFloor = bodies.floor(principal, now)
@@ -62,13 +64,35 @@ class Outbox:
         """Whether nothing waits here; the transport and the kernel may still have some."""
         return self._store is None or self._store.taken_bytes == self._store.total_bytes
 
+    def socket_is_full(self, now: float) -> None:
+        """The transport has something that the kernel does not take."""
+        self.floor.go_on(now)
+        self._charge()
+
+    def socket_has_room(self, now: float) -> None:
+        """The kernel has taken it, and takes more."""
+        self.floor.pause(now)
+        self._charge()
+        self.pump()
+
+    def _charge(self) -> None:
+        """Charge what the transport has; what memory has no room for, later."""
+        lease, memory = self._lease, self._bodies.answers.memory
+        missing = self._connection.transport.get_write_buffer_size() - lease.taken
+        if missing > 0:
+            memory.take(lease, missing)
+        elif missing < 0:
+            memory.give_back(lease, -missing)
+
     def write(self, data: bytes) -> bool:
         """Send a part of the answer, or keep it behind what waits; tell whether more may come now."""
         connection = self._connection
         if not connection.client_full and self.is_empty:
-            self._backlog_bytes += len(data)
-            connection.transport.write(data)
-            return True
+            rest = connection.send(data)
+            self._backlog_bytes += len(data) - len(rest)
+            if not rest:
+                return True
+            data = rest
         store = self._store
         if store is None:
             store = self._store = self._bodies.answer_store(self._principal)
@@ -107,8 +131,10 @@ class Outbox:
             data = store.take_next(_UNIT_BYTES)
             if not data:
                 break
-            self._backlog_bytes += len(data)
-            connection.transport.write(data)
+            rest = connection.send(data)
+            self._backlog_bytes += len(data) - len(rest)
+            if rest:
+                store.put_back(rest)
         if (
             self._patience is not None
             and store is not None
@@ -121,12 +147,19 @@ class Outbox:
 
     def too_slow(self, now: float) -> bool:
         """Tell whether the client drains more slowly than it must."""
+        self._charge()
+        holds_worker = False
+        if self._store is not None:
+            self._store.try_again()
+            holds_worker = self.closes is None and self._store.is_blocked
         self.floor.moved(self._backlog_bytes - self._waiting_bytes(), now)
+        self._bodies.hurry(self.floor, self._principal, now, holds_worker=holds_worker)
         return self.floor.too_slow(now)
 
     def end(self) -> None:
         """Drop what is left."""
         self._be_patient_no_longer()
+        self._bodies.answers.memory.end(self._lease)
         if self._store is not None:
             self._store.end()
 

@@ -47,6 +47,13 @@ class TlsClientConnection(ClientConnection):
         layer = cast(TlsLayer, self.transport)
         super().hung_up(gone=gone, unread_bytes=unread_bytes + layer.unread_bytes)
 
+    def _send_at_once(self, data: bytes) -> int:
+        """What is encrypted has to go, so all of it is the transport's as soon as that has nothing else."""
+        if self.transport.get_write_buffer_size():
+            return 0
+        self.transport.write(data)
+        return len(data)
+
 
 class TlsLayer(asyncio.BufferedProtocol):
     """See the module. `line_key` is what it stands in the line of handshakes under, while it does.
@@ -318,6 +325,10 @@ class TlsLayer(asyncio.BufferedProtocol):
             _large if cast(ClientConnection, protocol).get_buffer is large_buffer else _small
         )
         self._raw.set_protocol(self)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """When the connection is told that the socket takes no more."""
+        self._raw.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
         """Bytes written that the kernel has not taken."""

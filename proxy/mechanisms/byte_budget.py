@@ -58,6 +58,11 @@ class ByteBudget:
         """Whether more than half of the total is taken: then bodies have to come faster (§3.2)."""
         return self.taken * 2 > self.total_bytes
 
+    @property
+    def used_part(self) -> float:
+        """How much of the total is taken; 1 of a budget of nothing."""
+        return self.taken / self.total_bytes if self.total_bytes else 1.0
+
     def take(self, lease: ByteLease, size: int) -> bool:
         """Charge `size` bytes to a lease; False, and nothing is charged, where a limit would be passed.
 

@@ -23,17 +23,17 @@ class RateFloor:
 
     __slots__ = (
         "_began_at",
-        "_max_stall_s",
         "_moved_at",
         "_origin_at",
         "_paused_at",
         "_rate_per_s",
+        "max_stall_s",
         "moved_bytes",
     )
 
     def __init__(self, rate_per_s: float, grace_s: float, now: float, *, max_stall_s: float = _NEVER) -> None:
         self.moved_bytes = 0
-        self._max_stall_s = max_stall_s
+        self.max_stall_s = max_stall_s
         self._moved_at = now
         self._rate_per_s = rate_per_s
         # Both move forward with every pause: required = rate * (now - origin).
@@ -97,4 +97,4 @@ class RateFloor:
         """Tell whether less was moved than required, or nothing for too long; never while paused."""
         if self._paused_at != _NEVER:
             return False
-        return now > self.deadline() + _ROUNDING_S or now - self._moved_at > self._max_stall_s
+        return now > self.deadline() + _ROUNDING_S or now - self._moved_at > self.max_stall_s

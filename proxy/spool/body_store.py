@@ -143,6 +143,13 @@ class BodyStore:
             self._notify_soon()
         return data
 
+    def put_back(self, data: bytes) -> None:
+        """Take back the end of what `take_next` just gave."""
+        self._head.put_back([data])
+        self.taken_bytes -= len(data)
+        self._held += len(data)
+        self._charge()
+
     @property
     def at_end(self) -> bool:
         """Whether the body is complete and all of it was taken."""
@@ -159,6 +166,22 @@ class BodyStore:
     def held_bytes(self) -> int:
         """What is in memory."""
         return self._held
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nothing more can be kept."""
+        return self._blocked
+
+    def try_again(self) -> None:
+        """Charge and write what could not be, if there is room by now: others may have made some."""
+        if self._ended or self._failed:
+            return
+        if self._blocked and self._stores.spool.may_open():
+            self._write_failed = False
+            self._advance()
+            self._notify_soon()
+        else:
+            self._charge()
 
     def end(self) -> None:
         """Drop what is left and give everything back; memory and space that an operation still uses, when that has ended."""

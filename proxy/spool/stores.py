@@ -49,6 +49,12 @@ class BodyStores:
         self.open = 0
         self.spooled_total = 0
 
+    @property
+    def used_part(self) -> float:
+        """How much is taken of memory or of what files may be, whichever has more room: 1 if nothing more can be kept."""
+        files = self.spool.open_files / self.spool.max_files if self.spool.max_files else 1.0
+        return min(self.memory.used_part, max(self.disk.used_part, files))
+
     def statistics(self) -> StoresStatistics:
         """Give this direction's figures."""
         return StoresStatistics(self.open, self.spooled_total, self.disk.statistics())

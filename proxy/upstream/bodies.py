@@ -1,8 +1,10 @@
 """How bodies and answers are kept, and how fast they have to move, by who asks (behaviour.md §3.1, §3.2, §3.5)."""
 
+from collections.abc import Hashable
 from typing import Final
 
 from proxy.identity.principal import CONFIRMED, Principal
+from proxy.mechanisms.byte_budget import ByteLease
 from proxy.mechanisms.rate_floor import RateFloor
 from proxy.spool.body_store import BodyStore
 from proxy.spool.settings import BodyRatesSettings
@@ -11,6 +13,8 @@ from proxy.upstream.request_body import RequestBody
 
 #: A body may come in bursts, but a client that moves nothing for so long is gone; Synapse gives it as long.
 _MAX_STALL_S: Final = 60.0
+#: The same of a client's answer, where nothing more can be kept: a turn of the radio, and the sweep's second.
+_LEAST_STALL_S: Final = 2.0
 
 
 class Bodies:
@@ -32,15 +36,26 @@ class Bodies:
 
     def answer_store(self, principal: Principal | None) -> BodyStore:
         """Make the store of what a client has not taken yet of its answer."""
-        if principal is None:
-            return BodyStore(self.answers, None, None, confirmed=False)
         return _store(self.answers, principal)
+
+    def answer_lease(self, principal: Principal | None) -> ByteLease:
+        """Make the lease of memory for what is on its way to a client."""
+        flow, address, confirmed = _charged_to(principal)
+        return ByteLease(flow, address, confirmed=confirmed)
 
     def floor(self, principal: Principal | None, now: float) -> RateFloor:
         """Give how fast the client has to send or to take."""
         confirmed = principal is not None and principal.standing == CONFIRMED
         rate = self._confirmed if confirmed else self._unconfirmed
         return RateFloor(*rate, now, max_stall_s=_MAX_STALL_S)
+
+    def hurry(self, floor: RateFloor, principal: Principal | None, now: float, *, holds_worker: bool) -> None:
+        """Require more of a client that takes its answer, the less room there is to keep answers (§3.5)."""
+        beyond_half = 2 * self.answers.used_part - 1
+        confirmed = principal is not None and principal.standing == CONFIRMED
+        in_demand = holds_worker or beyond_half > 0
+        floor.switch(*(self._confirmed if confirmed and not in_demand else self._unconfirmed), now)
+        floor.max_stall_s = _MAX_STALL_S - (_MAX_STALL_S - _LEAST_STALL_S) * min(1.0, max(0.0, beyond_half))
 
     def too_slow(self, body: RequestBody, principal: Principal | None, now: float) -> bool:
         """Tell whether a body comes too slowly; one that takes up a worker, or a spool in demand, has to come faster."""
@@ -54,7 +69,15 @@ class Bodies:
         return floor.too_slow(now)
 
 
-def _store(stores: BodyStores, principal: Principal) -> BodyStore:
+def _store(stores: BodyStores, principal: Principal | None) -> BodyStore:
+    flow, address, confirmed = _charged_to(principal)
+    return BodyStore(stores, flow, address, confirmed=confirmed)
+
+
+def _charged_to(principal: Principal | None) -> tuple[Hashable | None, str | None, bool]:
+    """Give the flow and the address whose limits apply, and whether it is confirmed."""
+    if principal is None:
+        return None, None, False
     flow = None if principal.exempt else principal.flow
     address = principal.key if principal.address_capped else None
-    return BodyStore(stores, flow, address, confirmed=principal.exempt or principal.standing == CONFIRMED)
+    return flow, address, principal.exempt or principal.standing == CONFIRMED

@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from proxy.upstream.pool import Pool
 
 _BUFFER: Final = memoryview(bytearray(196_608))  # a read is used up before the next begins
+_TUNNEL_BUFFER: Final = _BUFFER[:16_384]
 _MAX_HEAD_BYTES = 65_536
 _MAX_INTERIM = 8  # answers with 1xx to one request; more is a flood
 _VERSION: Final = b"HTTP/1."
 _IN_HEAD: Final = -3  # of `_left`: no body is expected yet
+
+
+def _large_buffer(sizehint: int) -> memoryview:  # noqa: ARG001  (the protocol's signature)
+    """Give the one buffer that all connections share: what a slow client has to wait for stays small."""
+    return _BUFFER
+
+
+def _small_buffer(sizehint: int) -> memoryview:  # noqa: ARG001  (the protocol's signature)
+    """Give a part of it: what a tunnel's client does not take is kept by its transport."""
+    return _TUNNEL_BUFFER
 
 
 class UpstreamConnection(asyncio.BufferedProtocol):
@@ -34,10 +45,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_chunks", "_head_bytes", "_interim", "_left", "_paused_at", "_pool", "_reusable", "deadline_at", "exchange",
-        "sweep_slot", "transport", "tunnel", "unsent", "used_before",
+        "get_buffer", "sweep_slot", "transport", "tunnel", "unsent", "used_before",
     )  # fmt: skip
 
     def __init__(self, pool: "Pool") -> None:
+        self.get_buffer = _large_buffer  # type: ignore[method-assign]
         self._pool = pool
         self.exchange: Exchange | None = None
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -129,11 +141,6 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport; the pool books the connection when its connect task ends."""
         self.transport = cast(asyncio.Transport, transport)
-
-    @staticmethod
-    def get_buffer(sizehint: int) -> memoryview:  # noqa: ARG004
-        """Read into the one buffer that all connections share: what a slow client has to wait for stays small."""
-        return _BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
         """Read the answer."""
@@ -241,6 +248,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         if response.status == 101:
             if exchange.head.upgrade and response.upgrade:
                 self.tunnel = True
+                self.get_buffer = _small_buffer  # type: ignore[method-assign]
+                self.transport.set_protocol(self)  # which looks for `get_buffer` anew
                 self.deadline_at = NEVER  # the client's connection has the tunnel's deadline
                 exchange.switch(response, beyond, clock.now())
                 return False

@@ -359,5 +359,8 @@ class Exchange:
         self.answer_began = True
         self.status = response.status
         self.course.tunnelled(self)
-        self.client.write(response.wire + b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n" + beyond)
-        self.client.tunnel_began()
+        client = self.client
+        client.write(response.wire + b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        client.tunnel_began()
+        if beyond:
+            client.tunnel_bytes(beyond)

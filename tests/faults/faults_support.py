@@ -222,7 +222,8 @@ def cpu_s(pid):
 
 
 def pss_bytes(pid):
-    found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+    """Memory of its own: pages of files count by how many processes share them, which come and go."""
+    found = re.search(r"^Pss_Anon:\s+(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
     return int(found[1]) * 1024
 
 

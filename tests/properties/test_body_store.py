@@ -113,7 +113,7 @@ class Body:
             with self.calling():
                 self.verdict = self.store.append(data)
 
-    def take(self, size):
+    def take(self, size, returned=0):
         self.reads = True
         if self.waits or self.failures or self.ended:
             return
@@ -122,9 +122,20 @@ class Body:
             assert len(data) <= size
             assert data == BYTES[self.got : self.got + len(data)]
             self.got += len(data)
+            if returned and len(data) > returned:
+                self.store.put_back(data[-returned:])
+                self.got -= returned
             if not data and not self.store.at_end:
                 self.waits = True
             assert self.store.at_end == (self.store.complete and self.got == self.sent)
+
+    def take_and_return(self, size):
+        """As a socket takes a part of what it was given."""
+        self.take(64 * KIB, size)
+
+    def try_again(self, _):
+        with self.calling():
+            self.store.try_again()
 
     def finish(self):
         with self.calling():
@@ -160,8 +171,10 @@ EVENTS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.sampled_from([300 * KIB, 64 * KIB, 16 * KIB, 700, 1])),
         st.tuples(st.just("take"), st.sampled_from([1_024 * KIB, 64 * KIB, 5_000, 1])),
+        st.tuples(st.just("take_and_return"), st.sampled_from([100 * KIB, 5_000, 1])),
         st.tuples(st.just("operation"), st.integers(0, 2)),
         st.tuples(st.just("turn"), st.just(0)),
+        st.tuples(st.just("try_again"), st.just(0)),
     ),
     max_size=60,
 )

@@ -23,6 +23,7 @@ from clients import (
     connections_of,
     post,
     requests_arrived,
+    whoami_of,
 )
 from harness import OK, Answer, refusal_in, turn, until
 
@@ -32,6 +33,7 @@ from proxy.http1.life_cycle import State
 LONG_POLL = b"GET /_matrix/client/v3/sync?since=1&timeout=3000000 HTTP/1.1\r\nHost: a\r\n\r\n"
 ONE_CONNECTION = {"homeserver": {"connections": 1}}
 ONE_WORKER_EACH = {"lanes": {"requests": {"share": 0.01}}}
+UPGRADE = b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 ENDS_WITH_CLIENT = {"homeserver": {"profile": "tuwunel"}}  # every GET
 
 
@@ -104,14 +106,17 @@ def test_a_client_at_a_unix_socket_is_of_this_machine(in_a_world, tmp_path):
 
 async def answer_until_the_client_is_full(world, connection):
     """End an answer with the very bytes that fill the client's side, so that the next request has to wait for it."""
+    transport = connection.transport
+    transport.set_write_buffer_limits(high=1 << 20)
     homeserver = world.homeserver.lines[0].transport
     homeserver.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-    piece = b"1000\r\n" + b"x" * 4096 + b"\r\n"
-    while connection.transport.get_write_buffer_size() < 60_000:
+    piece = b"fa0\r\n" + b"x" * 4000 + b"\r\n"
+    while transport.get_write_buffer_size() < 60_000:
         assert not connection.client_full
         homeserver.write(piece)
         await turn()
-    homeserver.write(piece * 2 + b"0\r\n\r\n")
+    transport.set_write_buffer_limits(high=transport.get_write_buffer_size())
+    homeserver.write(b"0\r\n\r\n")
     await until(lambda: connection.state is State.PARKED)
     assert connection.client_full
 
@@ -148,12 +153,19 @@ def test_a_request_sent_ahead_of_a_late_reader_is_served(in_a_world):
 # Leaving.
 
 
-@pytest.mark.parametrize("ahead", [b"G", GET[:-1], b"\r\nG"])
-def test_a_long_poll_with_a_part_of_another_request_ends_with_what_its_client_sends(in_a_world, ahead):
+@pytest.mark.parametrize(
+    "ahead",
+    [b"G", GET[:-1], b"\r\nG", GET, GET + b"G", GET * 500, post(40_000), b"\x82" * 20_000],
+    ids=["G", "part", "line", "whole", "more", "requests", "body", "frames"],
+)
+@pytest.mark.parametrize("first", [LONG_POLL, UPGRADE], ids=["poll", "upgrade"])
+def test_what_waits_for_long_ends_with_what_its_client_sends_whatever_lies_behind_it(
+    in_a_world, first, ahead
+):
     async def tell(world):
         world.homeserver.begin((THINKS,))
         line, _ = await connect(world)
-        await line.send(LONG_POLL + ahead)
+        await line.send(first + ahead)
         await requests_arrived(world, 1)
         line.transport.write_eof()
         await until(lambda: not connections_of(world))
@@ -161,6 +173,37 @@ def test_a_long_poll_with_a_part_of_another_request_ends_with_what_its_client_se
         await until(lambda: world.homeserver.lines[0].ended)
 
     in_a_world(tell, **ENDS_WITH_CLIENT)
+
+
+def test_a_long_poll_that_begins_when_its_client_has_ended_is_not_waited_for(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((THINKS,))
+        line, connection = await connect(world)
+        await line.send(GET + LONG_POLL + GET)
+        await requests_arrived(world, 1)
+        line.transport.write_eof()
+        await until(lambda: connection.ended)
+        answer_request(world, 0, OK)
+        assert await line.until_ended() == OK
+        await world.until_nothing_is_left()
+        assert len(world.homeserver.script.requests) == 1
+
+    in_a_world(tell)
+
+
+def test_a_long_poll_whose_body_comes_with_its_clients_end_is_not_waited_for(in_a_world):
+    target = b"/_matrix/client/unstable/org.matrix.simplified_msc3575/sync?timeout=30000"
+    request = post(10, target=target, fields=b"Authorization: Bearer t\r\n")
+
+    async def tell(world):
+        world.homeserver.begin((THINKS,)).whoami = whoami_of({b"t": "@alice:a"})
+        line, _ = await connect(world)
+        line.transport.write(request)
+        line.transport.write_eof()
+        await until(lambda: not connections_of(world))
+        await world.until_nothing_is_left()
+
+    in_a_world(tell)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 5])
@@ -279,7 +322,7 @@ def test_a_body_is_read_while_its_request_waits_and_holds_no_worker(in_a_world, 
     in_a_world(tell, **ONE_WORKER_EACH)
 
 
-def test_no_more_than_256_kib_wait_for_a_client_that_does_not_read(in_a_world):
+def test_what_a_client_does_not_read_waits_where_it_is_charged_but_for_four_kib(in_a_world):
     async def tell(world):
         world.homeserver.begin((Answer(answer_of(8_000_000)),))
         client = await LateReader.connect(world)
@@ -301,7 +344,7 @@ def test_no_more_than_256_kib_wait_for_a_client_that_does_not_read(in_a_world):
             unsent()
             received += await client.read_until(b"x")
         assert len(bodies_in(received)[0]) == 8_000_000
-        assert max(sizes) <= 256 * 1024
+        assert max(sizes) <= 4096
 
     in_a_world(tell)
 

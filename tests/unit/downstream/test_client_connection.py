@@ -86,11 +86,40 @@ def test_what_went_straight_to_the_client_counts_as_moved_when_it_is_slow_again(
         client.send(GET)
         client.serve()
         client.connection.write(b"a" * LONG)
-        client.transport.take()
+        client.transport.take_everything()
         client.connection.write(b"b" * LONG)
         outbox = client.connection.outbox
         outbox.too_slow(clock.now())
         assert outbox.floor.moved_bytes == LONG
+
+    run(tell)
+
+
+@pytest.mark.parametrize("size", [5_000, 40_000, 69_000])
+def test_what_a_client_does_not_take_is_charged_to_memory_and_not_left_to_the_transport(run, size):
+    async def tell(client):
+        client.send(GET)
+        client.serve()
+        client.transport.room = 4_000
+        client.connection.write(b"a" * size)
+        assert client.transport.get_write_buffer_size() <= 4_000 + 1_024
+        assert client.pipeline.answers.memory.taken == size
+        client.transport.take_everything()
+        assert client.pipeline.answers.memory.taken == 0
+        assert client.transport.written == b"a" * size
+
+    run(tell)
+
+
+def test_one_answer_waits_for_a_client_that_takes_nothing_however_much_it_asked(run):
+    async def tell(client):
+        client.send(GET * 100)
+        client.serve()
+        client.connection.write(b"a" * LONG)
+        client.exchange.answered(clock.now())
+        assert len(client.pipeline.exchanges) == 1
+        client.transport.take_everything()
+        assert len(client.pipeline.exchanges) == 2
 
     run(tell)
 
@@ -101,7 +130,7 @@ def test_a_body_is_looked_at_again_once_the_client_has_taken_what_waited_for_it(
         client.pipeline.read_body(client.exchange)
         client.serve()
         client.connection.write(b"a" * LONG)
-        client.transport.take()
+        client.transport.take_everything()
         assert client.connection.deadline_at < clock.now() + 2
         client.connection.deadline_passed(clock.now() + 1000)
         assert client.transport.written.endswith(b"<body_timeout>")
@@ -127,8 +156,9 @@ def test_a_tunnel_whose_first_bytes_fill_the_client_waits_for_it(run):
     async def tell(client):
         client.send(b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
         upstream = client.serve()
-        client.connection.write(b"101" + b"a" * LONG)
+        client.connection.write(b"101")
         client.connection.tunnel_began()
+        client.connection.tunnel_bytes(b"a" * LONG)
         assert upstream.client_full
         client.transport.take()
         assert not upstream.client_full

@@ -158,6 +158,33 @@ def test_a_body_without_memory_goes_to_disk_piece_by_piece(tmp_path):
     asyncio.run(scenario())
 
 
+def test_a_body_that_no_file_was_left_for_is_written_when_there_is_one(tmp_path):
+    async def scenario():
+        stores = new_stores(tmp_path, memory=0)
+        spool = stores.spool
+        most, spool.max_files = spool.max_files, 0
+        store = BodyStore(stores, "flow", "address", confirmed=True)
+        told = []
+        store.on_budget = lambda: told.append("budget")
+        store.on_room = lambda: told.append("room")
+        assert store.append(BYTES[: 300 * KIB]) is FULL
+        await spool.threads.settled()
+        store.try_again()
+        await asyncio.sleep(0)
+        assert store.is_blocked
+        assert told == ["budget"]
+        spool.max_files = most
+        store.try_again()
+        await spool.threads.settled()
+        assert not store.is_blocked
+        assert told == ["budget", "room"]
+        store.finish()
+        assert await read(store) == BYTES[: 300 * KIB]
+        await end(stores, store)
+
+    uvloop.run(scenario())
+
+
 def test_a_spooled_body_can_be_charged_to_the_account_once_it_is_known(tmp_path):
     async def scenario():
         stores = new_stores(tmp_path)
