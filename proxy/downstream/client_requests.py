@@ -95,7 +95,7 @@ class ClientRequests(ClientSocket):
         if self.exchange is exchange and self.ended and self._waits_long():
             self._left()
             return
-        if self.exchange is exchange and body.left:
+        if self._serves(exchange) and body.left:
             if self.ended:
                 self._left()  # the rest of the body will never come
                 return
@@ -135,8 +135,12 @@ class ClientRequests(ClientSocket):
         # As a connection it has all that is asked of a port.
         self.exchange = exchange = pipeline.begin(self, head, cast(Client, self.asker), now)  # type: ignore[arg-type]
         pipeline.admit(exchange, now)
-        if self.kept and self.exchange is exchange:
+        if self.kept and self._serves(exchange):
             self._update_reading()
+
+    def _serves(self, exchange: Exchange) -> bool:
+        """Whether this is still what it serves; asked after a call that may have ended it."""
+        return self.exchange is exchange
 
     def _keep_partial_head(self, data: bytes, seen: int) -> None:
         if self.state is _PARKED and data in _EMPTY_LINE and not self.ended:
@@ -168,7 +172,7 @@ class ClientRequests(ClientSocket):
                 else:
                     self.refuse(Reason.BAD_CHUNK)
                 return
-        if data and self.exchange is exchange:
+        if data and self._serves(exchange):
             self.kept += data
             self._update_reading()
         elif data and self.state is _PARKED:

@@ -10,7 +10,8 @@ from proxy.addresses import Address, parse_listen_address
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.proxy_header import ProxyHeaderReader, give
 from proxy.downstream.settings import ListenSettings
-from proxy.downstream.tls import TlsClientConnection, TlsLayer
+from proxy.downstream.tls import TlsLayer
+from proxy.downstream.tls_connection import TlsClientConnection
 from proxy.downstream.tls_context import TlsContexts
 from proxy.http1.life_cycle import State
 from proxy.identity.networks import UNIX
@@ -112,8 +113,8 @@ class Entrance:
     def _before_tls(self) -> TlsLayer:
         return self._tls(self._new(State.HELLO))
 
-    def _http(self) -> ClientConnection:
-        return self._new(State.FIRST_BYTE)
+    def _http(self) -> asyncio.BaseProtocol:
+        return self._new(State.FIRST_BYTE).as_protocol()
 
     def _named(self, connection: ClientConnection, rest: bytes) -> None:
         """The PROXY header is read: go on with what comes behind it."""
@@ -123,7 +124,7 @@ class Entrance:
             self._tls(connection).stand_on(transport, rest)
         else:
             connection.begin_http(anew=False)
-            transport.set_protocol(connection)
+            transport.set_protocol(connection.as_protocol())
             give(connection, rest)
 
     def _tls(self, connection: ClientConnection) -> TlsLayer:

@@ -9,7 +9,7 @@ Nothing of OpenSSL's is made before a whole ClientHello has come, and it is made
 
 import asyncio
 import ssl
-from typing import Any, ClassVar, Final, cast
+from typing import Any, Final, cast
 
 from proxy.downstream.client_socket import large_buffer
 from proxy.downstream.connection import ClientConnection
@@ -33,26 +33,6 @@ def _large(sizehint: int) -> memoryview:  # noqa: ARG001  (the protocol's signat
 
 def _small(sizehint: int) -> memoryview:  # noqa: ARG001  (the protocol's signature)
     return _SMALL_BUFFER
-
-
-class TlsClientConnection(ClientConnection):
-    """A client's connection on a `TlsLayer`."""
-
-    __slots__ = ()
-
-    scheme: ClassVar[bytes] = b"https"
-
-    def hung_up(self, *, gone: bool, unread_bytes: int) -> None:
-        """What TLS has read and not given yet is unread, too."""
-        layer = cast(TlsLayer, self.transport)
-        super().hung_up(gone=gone, unread_bytes=unread_bytes + layer.unread_bytes)
-
-    def _send_at_once(self, data: bytes) -> int:
-        """What is encrypted has to go, so all of it is the transport's as soon as that has nothing else."""
-        if self.transport.get_write_buffer_size():
-            return 0
-        self.transport.write(data)
-        return len(data)
 
 
 class TlsLayer(asyncio.BufferedProtocol):
@@ -213,7 +193,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def _decrypt(self, tls: ssl.SSLObject, cipher: memoryview | bytes) -> int:
         """Decrypt into the connection's buffer, and give how many bytes are there; what is beyond them is kept."""
-        buffer = cast(memoryview, self._connection.get_buffer(-1))
+        buffer = self._connection.get_buffer(-1)
         size = 0
         try:
             if cipher:

@@ -23,5 +23,5 @@ def why_hopeless(data: bytes, seen: int, *, max_head_bytes: int, max_target_byte
         return Reason.TARGET_TOO_LONG
     if data.count(b"\n", seen) != data.count(b"\r\n", max(0, seen - 1)):
         first = data.find(b"\n", start)
-        return Reason.BAD_FIELD if data[first - 1 : first] == b"\r" else Reason.BAD_REQUEST_LINE
+        return Reason.BAD_FIELD if data.endswith(b"\r", 0, first) else Reason.BAD_REQUEST_LINE
     return Reason.HEAD_TOO_LARGE if len(data) > max_head_bytes else None

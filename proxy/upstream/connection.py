@@ -4,6 +4,7 @@ Whatever goes wrong here is told to the exchange once, and the connection is nev
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy import clock
@@ -40,8 +41,11 @@ def _small_buffer(sizehint: int) -> memoryview:  # noqa: ARG001  (the protocol's
     return _TUNNEL_BUFFER
 
 
-class UpstreamConnection(asyncio.BufferedProtocol):
-    """One place of the pool, from its connect to its end."""
+class UpstreamConnection:
+    """One place of the pool, from its connect to its end.
+
+    A buffered protocol of the event loop by its methods, not by its base: so it can be compiled (ADR 21).
+    """
 
     __slots__ = (
         "_chunks", "_head_bytes", "_interim", "_left", "_paused_at", "_pool", "_reusable", "deadline_at", "exchange",
@@ -49,7 +53,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     )  # fmt: skip
 
     def __init__(self, pool: "Pool") -> None:
-        self.get_buffer = _large_buffer  # type: ignore[method-assign]
+        self.get_buffer: Callable[[int], memoryview] = _large_buffer
         self._pool = pool
         self.exchange: Exchange | None = None
         self.transport: asyncio.Transport = cast(asyncio.Transport, None)
@@ -64,6 +68,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._interim = 0
         self._reusable = False
         self._paused_at = 0.0
+
+    def as_protocol(self) -> asyncio.BaseProtocol:
+        """Give itself, as what the event loop takes it for."""
+        return cast(asyncio.BaseProtocol, self)
 
     # From the pool.
 
@@ -248,8 +256,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         if response.status == 101:
             if exchange.head.upgrade and response.upgrade:
                 self.tunnel = True
-                self.get_buffer = _small_buffer  # type: ignore[method-assign]
-                self.transport.set_protocol(self)  # which looks for `get_buffer` anew
+                self.get_buffer = _small_buffer
+                self.transport.set_protocol(self.as_protocol())  # which looks for `get_buffer` anew
                 self.deadline_at = NEVER  # the client's connection has the tunnel's deadline
                 exchange.switch(response, beyond, clock.now())
                 return False

@@ -9,6 +9,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from typing import cast
 
 import structlog
 
@@ -192,11 +193,12 @@ class Pool:
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 if isinstance(self._address, str):
-                    _, connection = await loop.create_unix_connection(self._new_connection, self._address)
+                    _, made = await loop.create_unix_connection(self._new_connection, self._address)
                 else:
-                    _, connection = await loop.create_connection(
+                    _, made = await loop.create_connection(
                         self._new_connection, *self._address, ssl=self._tls
                     )
+            connection = cast(UpstreamConnection, made)
         except TimeoutError:
             reason = Reason.CONNECT_TIMEOUT
         except OSError as error:
@@ -206,8 +208,8 @@ class Pool:
         finally:
             self._connected(connection, reason)
 
-    def _new_connection(self) -> UpstreamConnection:
-        return UpstreamConnection(self)
+    def _new_connection(self) -> asyncio.BaseProtocol:
+        return UpstreamConnection(self).as_protocol()
 
     def _connected(self, connection: UpstreamConnection | None, reason: Reason) -> None:
         now = clock.now()
