@@ -36,13 +36,18 @@ def ensure_compiled() -> Path:
     return LIB
 
 
+def copy_sources(folder: Path) -> None:
+    """Copy what a wheel is made of; compiling leaves files beside the sources."""
+    shutil.copytree(ROOT / "proxy", folder / "proxy", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy2(ROOT / name, folder)
+
+
 def _build() -> None:
     sources, wheels = FOLDER / "sources", FOLDER / "wheels"
     for folder in (sources, wheels, LIB):
         shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(ROOT / "proxy", sources / "proxy", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy2(ROOT / name, sources)
+    copy_sources(sources)
     pip: list[str | Path] = [
         sys.executable,
         "-m",

@@ -7,11 +7,16 @@ import zipfile
 
 import pytest
 
-from tools.compiled import ensure_compiled
+from tools.compiled import copy_sources, ensure_compiled
 from tools.console import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-HOT = ("proxy.pipeline", "proxy.downstream.connection", "proxy.upstream.connection", "proxy.http1.request_head")
+HOT = (
+    "proxy.pipeline",
+    "proxy.downstream.connection",
+    "proxy.upstream.connection",
+    "proxy.http1.request_head",
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +44,11 @@ def test_all_dialogues_and_cases_go_as_with_the_sources(compiled):
 
 
 def test_without_being_asked_for_nothing_is_compiled(tmp_path):
-    sources = ROOT / ".run" / "compiled" / "sources"
-    wheel = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", tmp_path, sources]
-    subprocess.run(wheel, check=True)
-    (made,) = tmp_path.iterdir()
+    sources, wheels = tmp_path / "sources", tmp_path / "wheels"
+    copy_sources(sources)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", wheels, sources], check=True
+    )
+    (made,) = wheels.iterdir()
     assert made.name == "fairgate-0.1.0-py3-none-any.whl"
     assert not [name for name in zipfile.ZipFile(made).namelist() if name.endswith(".so")]
