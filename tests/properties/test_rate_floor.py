@@ -1,6 +1,6 @@
 import math
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from proxy.mechanisms.rate_floor import RateFloor
@@ -54,6 +54,7 @@ def test_the_deadline_is_where_the_requirement_added_up_overtakes_what_was_moved
             floor.count(size)
             model.moved += size
         elif what == "switch":
+            assume(abs(model.counted_s - model.grace) > 1e-6)  # at the grace's very end a rounding decides
             floor.switch(new_rate, new_grace, now)
             model.rate, model.grace = new_rate, new_grace
         else:

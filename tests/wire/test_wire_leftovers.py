@@ -289,6 +289,7 @@ async def play(seed):
 
 SEEDS = range(6)
 MET = {}  # what was refused, over all seeds
+TO_MEET = {"line_full", "line_timeout", "upstream_timeout", "upstream_broken", "body_too_large"}
 
 
 @pytest.mark.slow
@@ -299,10 +300,12 @@ def test_nothing_is_left_of_whatever_clients_and_homeserver_do(loop, seed):
 
 
 @pytest.mark.slow
-def test_their_stories_met_the_limits():
+def test_their_stories_met_the_limits(loop):
     if not MET:
         pytest.skip("no story was told")
-    assert {"line_full", "line_timeout", "upstream_timeout", "upstream_broken", "body_too_large"} <= set(
-        MET
-    ), MET
+    for seed in range(len(SEEDS), 4 * len(SEEDS)):  # on a busy machine they go another way
+        if set(MET) >= TO_MEET and len(MET) >= 10:
+            break
+        test_nothing_is_left_of_whatever_clients_and_homeserver_do(loop, seed)
+    assert set(MET) >= TO_MEET, MET
     assert len(MET) >= 10, MET
