@@ -5,6 +5,7 @@ Exit statuses: 0 fine, 1 the configuration is wrong or the start failed, 2 the c
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -262,8 +263,10 @@ def _asked(url: str, token_file: Path | None, path: str, query: list[tuple[str, 
 
 @main.command()
 def version() -> None:
-    """Print the version."""
-    click.echo(f"fairgate {__version__}")
+    """Print the version, and whether the hot path is compiled, as in the image, or interpreted."""
+    found = find_spec("proxy.pipeline")
+    interpreted = found is None or str(found.origin).endswith(".py")
+    click.echo(f"fairgate {__version__}, {'interpreted' if interpreted else 'compiled'}")
 
 
 def _tell(file: Path, mistakes: tuple[Mistake, ...], *, err: bool) -> None:

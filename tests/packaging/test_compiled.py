@@ -7,6 +7,7 @@ import zipfile
 
 import pytest
 
+from proxy import __version__
 from tools.compiled import copy_sources, ensure_compiled
 from tools.console import ROOT
 
@@ -36,6 +37,7 @@ def compiled():
 def test_it_is_the_compiled_one_that_is_asked(compiled):
     told = compiled("-c", f"import importlib as i; print(*(i.import_module(m).__file__ for m in {HOT}))")
     assert [path.endswith(".so") for path in told.stdout.split()] == [True] * len(HOT), told.stderr
+    assert compiled("-m", "proxy", "version").stdout == f"fairgate {__version__}, compiled\n"
 
 
 def test_all_dialogues_and_cases_go_as_with_the_sources(compiled):

@@ -79,7 +79,7 @@ def test_a_taken_port_is_told_in_one_line(config):
 
 
 def test_version_is_printed():
-    assert fairgate("version").output == f"fairgate {__version__}\n"
+    assert fairgate("version").output == f"fairgate {__version__}, interpreted\n"
 
 
 def test_help_tells_what_to_do_at_three_in_the_morning():
