@@ -8,6 +8,7 @@ import re
 import socket
 
 import pytest
+import uvloop
 from clients import GET, answer_of, hints_of, post
 from harness import OK, PATIENCE_S, Answer, World, refusal_in, until
 
@@ -132,19 +133,19 @@ def test_a_homeserver_wrong_in_every_way_by_turns_leaves_nothing_behind(in_a_wor
     in_a_world(tell)
 
 
-class NamesLoop(asyncio.SelectorEventLoop):
-    """A loop whose resolver is in the test's hands: None while nobody answers, else the names there are."""
+class NamesLoop(uvloop.Loop):
+    """A loop that finds a name as the test says: None while no resolver answers, else the names there are."""
 
     names = None
 
-    async def getaddrinfo(self, host, port, **kwargs):
+    async def create_connection(self, factory, host=None, port=None, **kwargs):
         if host == "homeserver.test":
             if self.names is None:
                 await asyncio.Event().wait()
             if host not in self.names:
                 raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
             host = self.names[host]
-        return await super().getaddrinfo(host, port, **kwargs)
+        return await super().create_connection(factory, host, port, **kwargs)
 
 
 def test_without_a_name_the_refusal_is_kind_and_the_name_is_looked_for_with_each_request():
