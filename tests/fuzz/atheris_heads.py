@@ -18,6 +18,7 @@ sys.path[:0] = [
 ]
 
 import atheris  # noqa: E402
+import uvloop  # noqa: E402
 
 with atheris.instrument_imports(include=["proxy.http1", "proxy.pipeline"]):
     from agreement import agree_on_answer_head, agree_on_chunks, agree_on_request_head, whole_head
@@ -48,7 +49,7 @@ def one_of(name, world):
 
 def main():
     """Fuzz until libFuzzer's own options end it."""
-    loop = asyncio.new_event_loop()
+    loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     world = World()
     loop.run_until_complete(world.start())

@@ -1,10 +1,10 @@
 """What the views say about a running Fairgate."""
 
-import asyncio
 import json
 
 import pytest
 import structlog
+import uvloop
 from harness import OK, Answer, World, until
 
 from proxy import clock
@@ -40,7 +40,7 @@ def with_world(tell, **settings):
                 line.reset()
             await world.stop()
 
-    asyncio.run(run())
+    uvloop.run(run())
 
 
 async def busy(world):

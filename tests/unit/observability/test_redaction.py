@@ -1,12 +1,12 @@
 """No token comes out anywhere, whatever it looks like and wherever a client puts it."""
 
-import asyncio
 import json
 import logging
 import urllib.parse
 
 import pytest
 import structlog
+import uvloop
 from clients import whoami_of
 from harness import OK, Answer, World
 from prometheus_client import CollectorRegistry, generate_latest
@@ -122,7 +122,7 @@ def test_no_token_comes_out_in_logs_views_or_trace(capsys, tmp_path, shape):
         finally:
             await world.stop()
 
-    shown = asyncio.run(run())
+    shown = uvloop.run(run())
     captured = capsys.readouterr()
     text = captured.out + captured.err + trace.read_text() + shown
     for secret in {token, urllib.parse.quote(token, safe=""), token[:20]}:
