@@ -87,7 +87,8 @@ class Outbox:
     def write(self, data: bytes) -> bool:
         """Send a part of the answer, or keep it behind what waits; tell whether more may come now."""
         connection = self._connection
-        if not connection.client_full and self.is_empty:
+        # Not `if`: the kernel may have room again in the middle of it, and nothing would tell us to send what is kept then.
+        while not connection.client_full and self.is_empty:
             rest = connection.send(data)
             self._backlog_bytes += len(data) - len(rest)
             if not rest:

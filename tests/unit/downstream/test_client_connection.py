@@ -111,6 +111,22 @@ def test_what_a_client_does_not_take_is_charged_to_memory_and_not_left_to_the_tr
     run(tell)
 
 
+def test_a_client_that_takes_more_in_the_middle_of_a_write_gets_all_of_it(run):
+    async def tell(client):
+        client.send(GET)
+        client.serve()
+        client.connection.write(b"a" * 66_000)  # an outbox that never had to keep anything
+        client.transport.take_everything()
+        assert client.connection.outbox is not None
+
+        client.transport.misses = 1  # its kernel has no room, and has some when the transport tries
+        client.connection.write(b"b" * LONG)
+        client.transport.take_everything()
+        assert client.transport.written == b"a" * 66_000 + b"b" * LONG
+
+    run(tell)
+
+
 def test_one_answer_waits_for_a_client_that_takes_nothing_however_much_it_asked(run):
     async def tell(client):
         client.send(GET * 100)
