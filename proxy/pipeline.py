@@ -238,6 +238,10 @@ class Pipeline:
             else:
                 self._give_up(exchange, refusal)
 
+    def body_streamed(self, exchange: Exchange) -> None:
+        """All of it came: it is a request like any other, and another may stream."""
+        self.streams.give_back(exchange)
+
     def body_read(self, exchange: Exchange) -> None:
         """Go on with a request whose body is there."""
         if exchange.stage == READING:

@@ -37,7 +37,7 @@ class StreamedBodyGate:
         return None
 
     def give_back(self, exchange: Exchange) -> None:
-        """The body is at the homeserver, or never gets there."""
+        """All of the body came, or the rest never will; twice is harmless."""
         permits = exchange.permits
         if permits is not None and permits.streams_in is not None:
             self.bodies.give_back(permits.streams_in)

@@ -155,6 +155,9 @@ class Course(Protocol):
     def body_streams(self, exchange: "Exchange") -> None:
         """No more of its body can be kept: the rest would go on while it comes."""
 
+    def body_streamed(self, exchange: "Exchange") -> None:
+        """The rest of it came, too: the homeserver's worker waits for the client no longer."""
+
     def body_lost(self, exchange: "Exchange") -> None:
         """What was taken of it cannot be read again."""
 

@@ -66,6 +66,9 @@ class Questions:
     def body_streams(self, exchange: Exchange) -> None:
         """It has no body."""
 
+    def body_streamed(self, exchange: Exchange) -> None:
+        """It has no body."""
+
     def body_grows(self, exchange: Exchange, body: RequestBody) -> None:
         """It has no body."""
 

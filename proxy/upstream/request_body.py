@@ -87,7 +87,9 @@ class RequestBody:
         if not self.left:
             if self._store is not None:
                 self._store.finish()
-            if not self.streams:
+            if self.streams:
+                self._exchange.course.body_streamed(self._exchange)
+            else:
                 self._exchange.course.body_read(self._exchange)
         return beyond
 

@@ -348,6 +348,21 @@ def test_a_place_is_free_again_when_its_body_has_ended(in_a_world, how):
     in_a_world(tell, **STREAMED)
 
 
+def test_a_place_is_free_again_while_the_homeserver_works_on_what_came(in_a_world):
+    async def tell(world):
+        script = world.homeserver.begin((THINKS,) * PLACES + (Answer(OK),))
+        for line, _ in await streams(world, PLACES):
+            await line.send(noise(LARGE)[400_000:])
+        await until(lambda: len(script.requests) == PLACES)
+        assert world.workers() == (PLACES, 0, 0)
+        assert world.application.pipeline.streams.bodies.streaming == 0
+        line, _ = await connect(world, "127.9.1.1")
+        await line.send(head_of(LARGE) + noise(LARGE))
+        await line.until_received(OK)
+
+    in_a_world(tell, **STREAMED)
+
+
 def test_a_place_is_kept_by_a_body_that_waits_in_line(in_a_world):
     async def tell(world):
         world.homeserver.begin((THINKS,) + (Answer(OK),) * 8)
