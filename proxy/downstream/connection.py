@@ -205,7 +205,7 @@ class ClientConnection(ClientRequests):
         """Answer by ourselves. The connection lives on where the request is wholly read and framing allows."""
         exchange = self.exchange
         close = exchange is None or self.must_close() or not exchange.body_complete
-        self.transport.write(self._listener.refusal(reason, exchange, retry_after_s, close=close))
+        self.write(self._listener.refusal(reason, exchange, retry_after_s, close=close))
         if exchange is None:
             self._linger()
         else:

@@ -127,6 +127,19 @@ def test_a_client_that_takes_more_in_the_middle_of_a_write_gets_all_of_it(run):
     run(tell)
 
 
+def test_a_refusal_comes_behind_interim_answers_that_wait_for_the_client(run):
+    async def tell(client):
+        client.send(GET)
+        client.serve()
+        client.connection.write(b"a" * LONG)  # of a 103: what it hints at may be long
+        client.exchange.fail(Reason.UPSTREAM_CLOSED, clock.now())
+        client.transport.take_everything()
+        assert client.transport.written == b"a" * LONG + b"<upstream_closed>"
+        assert client.connection.state is State.PARKED
+
+    run(tell)
+
+
 def test_one_answer_waits_for_a_client_that_takes_nothing_however_much_it_asked(run):
     async def tell(client):
         client.send(GET * 100)
