@@ -107,7 +107,7 @@ _TABLE: dict[State, dict[Event, State]] = {
         Event.DEADLINE: State.CLOSED,
         Event.LEFT: State.CLOSED,
         Event.TURNED_AWAY: State.CLOSED,
-        Event.STOP: State.PARKED,  # with a deadline that is near: a request may be on its way
+        Event.STOP: State.PARKED,  # until `drain` ends it: a request may be on its way
     },
     State.LINGER: {
         Event.DEADLINE: State.CLOSED,
