@@ -60,10 +60,25 @@ def configure_logs(settings: LogSettings, lines: LogLines | None = None) -> None
     structlog.configure(
         processors=[*shared, *last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.WriteLoggerFactory(file=stream),
+        logger_factory=lambda *_: _LineLogger(stream),
         cache_logger_on_first_use=False,
     )
     _route_logging(stream, level, shared, last)
+
+
+class _LineLogger:
+    """Writes finished lines. structlog's own takes a lock that a thread can take only once, and finalizers log, too."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def msg(self, line: str) -> None:
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+    debug = info = warning = error = critical = msg
 
 
 class _Lines:

@@ -1,11 +1,13 @@
 import json
 import logging
+import threading
 
 import pytest
 import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.observability.log_lines import LogLines
 from proxy.observability.logs import configure_logs, printable_values, redact_target
 from proxy.observability.settings import LogSettings
 
@@ -46,6 +48,30 @@ def test_nothing_logged_can_forge_a_line_or_show_a_secret(capsys, form):
     assert text.endswith("\n")
     assert text[:-1].isprintable()
     assert "s3cret" not in text
+
+
+def test_a_finalizer_that_logs_in_the_middle_of_a_line_stops_nobody(tmp_path):
+    class Lost:
+        def __del__(self):
+            structlog.get_logger().warning("of a finalizer")
+
+    class Collecting(LogLines):
+        def write(self, text):
+            if "outer" in text:
+                Lost()  # as the collector finds garbage wherever it runs
+            super().write(text)
+
+    with (tmp_path / "log").open("wb") as file:
+        lines = Collecting(file.fileno(), lambda _: None)
+        configure_logs(LogSettings(), lines)
+        # A thread that may be left behind: before, it waited for itself.
+        logging_ = threading.Thread(target=lambda: structlog.get_logger().info("outer"), daemon=True)
+        logging_.start()
+        logging_.join(5)
+        assert not logging_.is_alive()
+        lines.close(5)
+    told = [json.loads(line)["event"] for line in (tmp_path / "log").read_text().splitlines()]
+    assert told == ["of a finalizer", "outer"]
 
 
 def test_a_traceback_on_the_console_cannot_pass_for_a_line(capsys):
