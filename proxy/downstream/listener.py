@@ -13,7 +13,7 @@ import structlog
 from proxy import clock
 from proxy.downstream.admission import Admission
 from proxy.downstream.connection import ClientConnection
-from proxy.downstream.entrance import BACKLOG, Entrance
+from proxy.downstream.entrance import Entrance
 from proxy.downstream.handshakes import Handshakes
 from proxy.downstream.hangups import HangupWatcher
 from proxy.downstream.settings import ConnectionSettings, ListenSettings
@@ -25,6 +25,7 @@ from proxy.pipeline import Pipeline
 from proxy.upstream.exchange import Exchange
 
 _LOOK_AT_CERTIFICATES_S: Final = 5.0
+_ACCEPT_WITHIN_S: Final = 0.25  # what is queued at a stop; more may come without end
 
 _log = structlog.get_logger("fairgate.access")
 
@@ -128,9 +129,8 @@ class Listener:
         queued = select.poll()
         for entrance in self._entrances:
             entrance.watch(queued)
-        for _ in range(BACKLOG):
-            if not queued.poll(0):
-                return
+        ends_at = clock.now() + _ACCEPT_WITHIN_S
+        while queued.poll(0) and clock.now() < ends_at:  # noqa: ASYNC110  (the kernel tells no event of it)
             await asyncio.sleep(0)
 
     def stop_accepting(self) -> None:

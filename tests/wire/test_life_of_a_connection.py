@@ -8,6 +8,8 @@ import pytest
 from clients import GET, SHORT_S, THINKS, answer_request, connect, field, hints_of, requests_arrived
 from harness import OK, Answer, marked, refusal_in, until
 
+from proxy import clock
+
 
 def connections(**settings):
     return {"connections": settings}
@@ -639,6 +641,33 @@ def test_a_parked_connection_is_not_closed_over_a_request_that_lies_unread(in_a_
             sock.send(GET)
             connection.deadline_passed(connection.deadline_at)
             assert await loop.sock_recv(sock, len(OK)) == OK
+
+    in_a_world(tell)
+
+
+def test_newcomers_without_end_do_not_hold_up_a_stop(in_a_world, monkeypatch):
+    async def tell(world):
+        listener = world.application.listener
+        one, other = socket.socketpair()
+        world.ends.enter_context(one)
+        world.ends.enter_context(other)
+        other.send(b"x")  # a queue that is never empty
+        monkeypatch.setattr(listener._entrances[0], "watch", lambda queued: queued.register(one.fileno()))
+        loop, began, turns = asyncio.get_running_loop(), clock.now(), 0
+
+        def one_more_turn():
+            nonlocal turns
+            turns += 1
+            if accepting:
+                loop.call_soon(one_more_turn)
+
+        accepting = True
+        one_more_turn()
+        monkeypatch.setattr(clock, "now", lambda: began + 0.01 * turns)  # each takes 10 ms
+        await listener.accept_queued()
+        accepting = False
+        monkeypatch.undo()
+        assert turns < 100
 
     in_a_world(tell)
 
