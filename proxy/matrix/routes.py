@@ -25,8 +25,8 @@ class _ByMethod(dict[bytes, Endpoint]):
     """Endpoints of one path by method; `default` where the method has none."""
 
     def __init__(self, default: "_ByMethod | None", methods: dict[str, Endpoint]) -> None:
-        super().__init__(default or {})
-        self.default: Endpoint = methods.get("*") or (default.default if default else OTHER)
+        super().__init__({} if default is None else default)
+        self.default: Endpoint = methods.get("*") or (OTHER if default is None else default.default)
         if "*" in methods:
             self.update(dict.fromkeys((method.encode() for method in _METHODS), self.default))
         self.update((method.encode(), endpoint) for method, endpoint in methods.items() if method != "*")

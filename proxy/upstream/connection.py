@@ -270,7 +270,7 @@ class UpstreamConnection:
 
     def _read_body(self, exchange: Exchange, head: bytes, data: bytes) -> None:
         """Pass on what belongs to the body, behind `head` in one write; end the exchange with its last byte."""
-        left = self._left
+        left, chunks = self._left, self._chunks
         beyond = b""
         if left >= 0:
             size = len(data)
@@ -279,17 +279,17 @@ class UpstreamConnection:
                 size = left
             left -= size
             self._left = left
-        elif self._chunks is not None:
+        elif chunks is not None:
             whole = data
             try:
-                data, beyond_bytes = self._chunks.feed(data)
+                data, beyond_bytes = chunks.feed(data)
             except BadChunkError as error:
                 if head:
                     exchange.client.write(head)
                 self._break(exchange, Reason.UPSTREAM_BROKEN, error)
                 return
             beyond = whole[len(whole) - beyond_bytes :] if beyond_bytes else b""
-            left = 0 if self._chunks.done else 1
+            left = 0 if chunks.done else 1
         if head:
             data = head + data
         if data:

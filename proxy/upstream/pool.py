@@ -123,8 +123,9 @@ class Pool:
 
     def note_answer(self) -> None:
         """The homeserver answers: an outage, if there was one, is over."""
-        if self.failing_since is not None:
-            _log.info("homeserver answers again", after_s=round(clock.now() - self.failing_since, 1))
+        failing_since = self.failing_since
+        if failing_since is not None:
+            _log.info("homeserver answers again", after_s=round(clock.now() - failing_since, 1))
             self.failing_since = None
 
     def note_failure(self, now: float) -> None:
@@ -163,7 +164,7 @@ class Pool:
 
     def statistics(self) -> PoolStatistics:
         """Give the pool's figures."""
-        state = self._state
+        state, failing_since = self._state, self.failing_since
         return PoolStatistics(
             limit=state.limit,
             connecting=state.connecting,
@@ -174,7 +175,7 @@ class Pool:
             reused_total=self._reused_total,
             resent_total=self._resent_total,
             failed_total=self._failed_total,
-            failing_since_s=None if self.failing_since is None else clock.now() - self.failing_since,
+            failing_since_s=None if failing_since is None else clock.now() - failing_since,
         )
 
     # Connecting.
