@@ -22,11 +22,11 @@ import uvloop  # noqa: E402
 
 with atheris.instrument_imports(include=["proxy.http1", "proxy.pipeline"]):
     from agreement import agree_on_answer_head, agree_on_chunks, agree_on_request_head, whole_head
-    from fuzz_bytes import ANSWERS, BODIES, HEADS
+    from fuzz_bytes import GOOD_ANSWERS, GOOD_BODIES, GOOD_HEADS
     from harness import World
 
 END = b"\r\n\r\n"
-SEEDS = {"requests": HEADS, "answers": ANSWERS, "chunks": [b"\3" + body for body in BODIES]}
+SEEDS = {"requests": GOOD_HEADS, "answers": GOOD_ANSWERS, "chunks": [b"\3" + body for body in GOOD_BODIES]}
 
 
 def one_of(name, world):

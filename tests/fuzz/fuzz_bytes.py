@@ -138,7 +138,7 @@ def damaged(data: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
 
 # Good messages, to be damaged.
 
-HEADS = [
+GOOD_HEADS = [
     b"GET /x?y HTTP/1.1\r\nHost: a\r\nX-A: b\r\nConnection: keep-alive, x-a\r\n\r\n",
     b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nX-A: b\r\n\r\n",
     b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\nHost: a\r\n\r\n",
@@ -146,14 +146,14 @@ HEADS = [
     b"PUT /x HTTP/1.0\r\nContent-Length: 5\r\nConnection: keep-alive\r\nX: y\r\n\r\n",
     b"OPTIONS * HTTP/1.1\r\nHost: [::1]:1\r\nX: \r\n\r\n",
 ]
-ANSWERS = [
+GOOD_ANSWERS = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-A: b\r\n\r\n",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: x-a\r\nX-A: b\r\n\r\n",
     b"HTTP/1.0 404 N\r\nConnection: keep-alive\r\nContent-Length: 5\r\n\r\n",
     b"HTTP/1.1 304 N\r\nETag: x\r\n\r\n",
     b"HTTP/1.1 200 \r\nX: y\r\n\r\n",
 ]
-BODIES = [
+GOOD_BODIES = [
     b"5\r\nhello\r\n0\r\n\r\n",
     b"A;a=b\r\n0123456789\r\n1\r\na\r\n0\r\nX: y\r\n\r\n",
     b"1\r\n0\r\n5\r\n0\r\n\r\n\r\n000\r\n\r\n",

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from second_readers import Unread, h11_answers, llhttp_answers
 
 FUZZ = settings.get_profile("fuzz")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 OWN = b"HTTP/1.1 200 OK\r\nX-Own: second\r\nContent-Length: 3\r\n\r\nown"
 
 
@@ -30,7 +31,6 @@ def read_by_h11(data, methods, *, ended):
         return unread.messages, str(unread)
 
 
-@pytest.mark.slow
 @settings(FUZZ)
 @given(
     answers(),

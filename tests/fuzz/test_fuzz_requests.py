@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from second_readers import Unread, h11_requests, llhttp_request
 
 FUZZ = settings.get_profile("fuzz")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 _ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://[^/?]*(.*)")
 _GOOD = re.compile(rb"HTTP/1\.1 (200|100) ")
 
@@ -37,7 +38,6 @@ def read_by_h11(sent):
         return unread.messages, False
 
 
-@pytest.mark.slow
 @settings(FUZZ)
 @given(st.lists(requests(), min_size=1, max_size=3).map(b"".join), EDITS, st.integers(0, 1000))
 def test_what_goes_on_is_one_request_to_everybody(world, loop, good, edits, seed):
