@@ -12,6 +12,7 @@ run: ## Fairgate on loopback with a Synapse of its own; HOMESERVER=http://host:p
 
 test: .run/parts ## install what the tests need, check style and types, run everything
 	@$(MAKE) --no-print-directory checks
+	@nice .venv/bin/python -m tools.compiled > .run/logs/compiled-ahead.log 2>&1 & # what packaging tests wait for
 	.venv/bin/python -m pytest
 
 lint: ## style, types, layers
