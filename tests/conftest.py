@@ -1,4 +1,5 @@
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -13,6 +14,13 @@ if str(ROOT) not in sys.path:
 pytest.register_assert_rewrite(
     "clients", "e2e_support", "faults_support", "harness", "second_readers", "splits"
 )
+
+
+def pytest_collection_modifyitems(items):
+    if os.environ.get("TESTS") != "all":
+        for item in items:
+            if item.get_closest_marker("long"):
+                item.add_marker(pytest.mark.skip(reason="long: TESTS=all runs it"))
 
 
 @pytest.fixture(autouse=True)

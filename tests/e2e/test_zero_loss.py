@@ -135,6 +135,7 @@ def test_a_restart_under_load_ends_long_polls_and_nothing_else(synapse, people, 
     assert_only_long_polls_ended(report)
 
 
+@pytest.mark.long
 def test_the_next_process_may_serve_already_while_the_last_one_drains(synapse, people, tmp_path):
     with Supervisor(tmp_path, synapse.url, connections={"drain_seconds": 5}) as supervisor:
         fairgate = supervisor.start()

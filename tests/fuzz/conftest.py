@@ -13,11 +13,12 @@ pytest.register_assert_rewrite("harness", "second_readers", "fuzz_play")
 
 from harness import World  # noqa: E402  (its asserts are rewritten only from here on)
 
-#: Two minutes of the same examples in every run. FUZZ_EXAMPLES=n and --timeout=0: as many new ones, drawn at random.
+#: The same examples in every run, 40 s of them, two minutes where TESTS=all.
+#: FUZZ_EXAMPLES=n and --timeout=0: as many new ones, drawn at random.
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 settings.register_profile(
     "fuzz",
-    max_examples=EXAMPLES or 3_300,
+    max_examples=EXAMPLES or (3_300 if os.environ.get("TESTS") == "all" else 1_100),
     derandomize=not EXAMPLES,
     database=None,
     deadline=None,

@@ -105,6 +105,7 @@ def test_it_refuses_a_wrong_configuration_in_one_line(image_root):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_the_same_sources_give_the_same_files(image_root):
     again = f"{image.IMAGE}-again"
     image.build_as(again)
