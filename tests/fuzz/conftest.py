@@ -3,7 +3,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import uvloop
 from hypothesis import HealthCheck, settings
 
 # The data path's player and the second readers are other tests' own.
@@ -11,7 +10,7 @@ TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS / "wire"), str(TESTS / "conformance")]
 pytest.register_assert_rewrite("harness", "second_readers", "fuzz_play")
 
-from harness import World  # noqa: E402  (its asserts are rewritten only from here on)
+from world_fixtures import loop, world  # noqa: E402, F401  (found by the line above)
 
 #: The same examples in every run, 40 s of them, two minutes where TESTS=all.
 #: FUZZ_EXAMPLES=n and --timeout=0: as many new ones, drawn at random.
@@ -25,20 +24,3 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=list(HealthCheck),
 )
-
-
-@pytest.fixture(scope="package")
-def loop():
-    loop = uvloop.new_event_loop()
-    yield loop
-    loop.run_until_complete(loop.shutdown_asyncgens())
-    loop.close()
-
-
-@pytest.fixture(scope="package")
-def world(loop):
-    """Run one data path for all examples; each leaves it as it found it."""
-    world = World()
-    loop.run_until_complete(world.start())
-    yield world
-    loop.run_until_complete(world.stop())
