@@ -29,7 +29,7 @@ DIALOGUES = [*requests_passed.DIALOGUES, *requests_refused.DIALOGUES, *responses
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def pairs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certificates")
     return [
@@ -38,7 +38,7 @@ def pairs(tmp_path_factory):
     ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tls_world(loop, pairs):
     world = TlsWorld(pairs[:1])
     loop.run_until_complete(world.start())
