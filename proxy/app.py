@@ -56,7 +56,7 @@ _log = structlog.get_logger("fairgate")
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """What came of reading the settings again: keys that changed, those of them that need a restart, or the mistakes."""
+    """What came of reading the settings again: keys that changed, those that wait for a restart, or the mistakes."""
 
     at: float
     changed: tuple[str, ...]
@@ -75,7 +75,7 @@ class Application:
         self, settings: Settings, path: Path | None = None, log_lines: LogLines | None = None, *,
         handed_over: HandedOverSockets | None = None, notify: Notify | None = None,
     ) -> None:  # fmt: skip
-        self._settings = settings
+        self._settings = self._started_with = settings
         self._log_lines = log_lines
         self._handed_over = handed_over or HandedOverSockets([])
         self._notify = notify or Notify({})
@@ -184,7 +184,7 @@ class Application:
         except StartError as error:
             return self._not_reloaded((str(error),))
         old, self._settings = self._settings, new
-        changed, later = tuple(changed_keys(old, new)), tuple(keys_needing_restart(old, new))
+        changed, later = tuple(changed_keys(old, new)), tuple(keys_needing_restart(self._started_with, new))
         self.profile = profile
         configure_logs(new.log, self._log_lines)
         self.operators.configure(new.admin)

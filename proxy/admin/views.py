@@ -21,7 +21,7 @@ TOP_FLOWS: Final = 15
 
 
 class Reloaded(Protocol):
-    """What came of reading the settings again: keys that changed, those that need a restart, or the mistakes."""
+    """What came of reading the settings again: keys that changed, those that wait for a restart, or the mistakes."""
 
     @property
     def changed(self) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ class Reloaded(Protocol):
 
     @property
     def needs_restart(self) -> tuple[str, ...]:
-        """Those of them that take effect at the next start."""
+        """Keys whose value in the file takes effect at the next start, this change's and earlier ones'."""
 
     @property
     def mistakes(self) -> tuple[str, ...]:

@@ -31,11 +31,11 @@ def changed_keys(old: Settings, new: Settings) -> list[str]:
     return [path_text(location) for location in _differences(old, new, ())]
 
 
-def keys_needing_restart(old: Settings, new: Settings) -> list[str]:
-    """Give those of them that do not take effect while running."""
+def keys_needing_restart(started_with: Settings, new: Settings) -> list[str]:
+    """Give the path of every value that holds only once the process is started again."""
     return [
         path_text(location)
-        for location in _differences(old, new, ())
+        for location in _differences(started_with, new, ())
         if any(location[: len(key)] == key for key in NEEDS_RESTART)
     ]
 

@@ -15,10 +15,10 @@ from typing import Final
 from proxy.egress.reasons import EgressReason
 from proxy.egress.resolver import Resolver, ResolverBusyError, UnresolvedError
 from proxy.policies.address_guard import REFUSED_PORTS, AddressGuard
+from proxy.want_of_descriptors import is_for_want_of_descriptors
 
 _NEXT_AFTER_S: Final = 0.25
 _MAX_ADDRESSES: Final = 8
-_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)  # of this process; of the machine
 _V6_PREFIX: Final = 64
 
 
@@ -50,7 +50,7 @@ class Dialer:
         """Give the allowed addresses of a normal host, families by turns.
 
         Raises:
-            DialError: if the port or all addresses are refused, or the name has none.
+            DialError: if the port or all addresses are refused, or the name has none or cannot be looked up.
         """
         if port in REFUSED_PORTS:
             raise DialError(EgressReason.PORT_REFUSED)
@@ -60,6 +60,8 @@ class Dialer:
             raise DialError(EgressReason.HOST_UNRESOLVED) from None
         except ResolverBusyError:
             raise DialError(EgressReason.RESOLVER_BUSY) from None
+        except OSError:
+            raise DialError(EgressReason.NO_DESCRIPTORS) from None
         allowed = [text for text in found if self.guard.allows(text) and not self._is_own(text, port)]
         if not allowed:
             raise DialError(EgressReason.ADDRESS_REFUSED)
@@ -83,7 +85,7 @@ class Dialer:
             async with asyncio.timeout(self.connect_timeout_s):
                 sock, address = await self._first(addresses, port)
         except OSError as error:  # a TimeoutError is one
-            ours = error.errno in _NO_DESCRIPTORS
+            ours = is_for_want_of_descriptors(error)
             reason = EgressReason.NO_DESCRIPTORS if ours else EgressReason.HOST_UNREACHABLE
             raise DialError(reason) from None
         making = self._loop.create_task(self._loop.create_connection(new, sock=sock))
@@ -135,8 +137,8 @@ class Dialer:
 
 def _most_telling(errors: list[BaseException | None]) -> OSError:
     """Give our own want of descriptors, if that was one of them: with one more the host might have accepted."""
-    of_hosts = OSError("none accepts")
-    return next((e for e in errors if isinstance(e, OSError) and e.errno in _NO_DESCRIPTORS), of_hosts)
+    of_hosts = ConnectionError(errno.ECONNREFUSED, "none accepts")
+    return next((e for e in errors if isinstance(e, OSError) and is_for_want_of_descriptors(e)), of_hosts)
 
 
 def _abort(task: "asyncio.Task[tuple[asyncio.Transport, asyncio.BaseProtocol]]") -> None:

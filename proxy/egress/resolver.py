@@ -14,6 +14,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from proxy.want_of_descriptors import is_for_want_of_descriptors
+
 #: Blocking: host to addresses in numbers, best first. Raises OSError where it has none.
 Lookup = Callable[[str], list[str]]
 
@@ -76,6 +78,7 @@ class Resolver:
         Raises:
             UnresolvedError: if there are none, or none within the timeout.
             ResolverBusyError: if its turn did not come.
+            OSError: for want of descriptors of ours, which says nothing about the name.
         """
         kept = self._kept.get(host)
         if kept is not None and self._clock() - kept[0] < _KEPT_S:
@@ -93,7 +96,9 @@ class Resolver:
             try:
                 async with asyncio.timeout(max(0.0, left_s)):
                     return await asyncio.shield(asked.answer)
-            except (TimeoutError, OSError):
+            except OSError as error:  # a TimeoutError is one
+                if is_for_want_of_descriptors(error):
+                    raise
                 raise UnresolvedError from None
         finally:
             asked.wanted -= 1

@@ -4,9 +4,6 @@
 """
 
 import asyncio
-import errno
-import os
-import socket
 import ssl
 from collections.abc import Callable
 from typing import cast
@@ -20,9 +17,9 @@ from proxy.http1.pool_state import PoolState
 from proxy.observability.snapshot import PoolStatistics
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.exchange import Exchange
+from proxy.want_of_descriptors import is_for_want_of_descriptors
 
 _MAX_WAIT_S = 30.0  # for a connection, when all are taken
-_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)  # of this process; of the machine
 _WRITE_HIGH_WATER_BYTES = 65_536
 
 _log = structlog.get_logger("fairgate.upstream")
@@ -204,7 +201,7 @@ class Pool:
             reason = Reason.CONNECT_TIMEOUT
         except OSError as error:
             _log.debug("connect failed", error=str(error))
-            if _is_for_want_of_descriptors(error):
+            if is_for_want_of_descriptors(error):
                 reason = Reason.NO_DESCRIPTORS
         finally:
             self._connected(connection, reason)
@@ -240,14 +237,3 @@ class Pool:
             self._sweep.remove(connection)
             self._state.lost(connection)
             connection.deadline_at = NEVER
-
-
-def _is_for_want_of_descriptors(error: OSError) -> bool:
-    """Whether we have too many files open. A resolver, or several addresses, may fail for that without saying so."""
-    if error.errno is not None and not isinstance(error, socket.gaierror):
-        return error.errno in _NO_DESCRIPTORS
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as found:
-        return found.errno in _NO_DESCRIPTORS
-    return False

@@ -12,12 +12,12 @@ pytest.register_assert_rewrite("harness", "second_readers", "fuzz_play")
 
 from world_fixtures import loop, world  # noqa: E402, F401  (found by the line above)
 
-#: The same examples in every run, 40 s of them, two minutes where TESTS=all.
+#: The same examples in every run, two minutes of them.
 #: FUZZ_EXAMPLES=n and --timeout=0: as many new ones, drawn at random.
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 settings.register_profile(
     "fuzz",
-    max_examples=EXAMPLES or (3_300 if os.environ.get("TESTS") == "all" else 1_100),
+    max_examples=EXAMPLES or 3_300,
     derandomize=not EXAMPLES,
     database=None,
     deadline=None,

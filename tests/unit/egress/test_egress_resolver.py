@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import threading
 import time
 
@@ -18,6 +19,8 @@ class Names:
         self.asked.append(host)
         if host.startswith("slow"):
             self.gate.wait(5)
+        if host.startswith("full"):
+            raise OSError(errno.EMFILE, "Too many open files")
         if host.startswith("none"):
             raise OSError("no such name")
         return ["192.0.2.1"]
@@ -57,6 +60,14 @@ def test_a_name_without_an_address_is_unresolved_and_not_kept():
             with pytest.raises(UnresolvedError):
                 await resolver.resolve("none")
         assert names.asked == ["none"] * 2
+
+    resolving(tell)
+
+
+def test_a_name_that_could_not_be_looked_up_for_want_of_descriptors_is_not_called_unresolved():
+    async def tell(resolver, _, __):
+        with pytest.raises(OSError, match="Too many open files"):
+            await resolver.resolve("full")
 
     resolving(tell)
 

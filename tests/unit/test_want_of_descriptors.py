@@ -1,4 +1,4 @@
-"""What a connect fails of: the homeserver, or our own want of descriptors."""
+"""What a connect fails of: the other side, or our own want of descriptors."""
 
 import contextlib
 import errno
@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from proxy.upstream.pool import _is_for_want_of_descriptors
+from proxy.want_of_descriptors import is_for_want_of_descriptors
 
 RESOLVER = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 SEVERAL = OSError("Multiple exceptions: ...")
@@ -28,18 +28,24 @@ def no_descriptors():
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_too_many_open_files_are_ours(number):
-    assert _is_for_want_of_descriptors(OSError(number, os.strerror(number)))
+    assert is_for_want_of_descriptors(OSError(number, os.strerror(number)))
 
 
 @pytest.mark.parametrize(
     "error", [ConnectionRefusedError(errno.ECONNREFUSED, "refused"), RESOLVER, SEVERAL, TimeoutError()]
 )
-def test_anything_else_is_the_homeservers_while_a_file_can_be_opened(error):
-    assert not _is_for_want_of_descriptors(error)
+def test_anything_else_is_the_others_while_a_file_can_be_opened(error):
+    assert not is_for_want_of_descriptors(error)
+
+
+def test_a_timeout_is_nobodys_want_of_descriptors():
+    with no_descriptors():
+        found = is_for_want_of_descriptors(TimeoutError())
+    assert not found
 
 
 @pytest.mark.parametrize("error", [RESOLVER, SEVERAL])
 def test_who_does_not_say_why_is_judged_by_whether_a_file_can_be_opened(error):
     with no_descriptors():
-        found = _is_for_want_of_descriptors(error)
+        found = is_for_want_of_descriptors(error)
     assert found
