@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -282,6 +283,73 @@ HUGE_BODY = request(f"{ROOM}/send/m/1", method="PUT", body=b"x" * 1_000_000)
 REFUSED = request(f"{ROOM}/state", fields="Bad Name: x\r\n")
 
 
+FILLERS = (
+    b"a",
+    b"0",
+    b"%",
+    b"%61",
+    b"%2f",
+    b";",
+    b"&",
+    b"=",
+    b"a=",
+    b"&a",
+    b"+",
+    b"/",
+    b".",
+    b"-",
+    b",",
+    b":",
+    b"[",
+    b'"',
+    b"\\",
+    b" ",
+    b"\t",
+)
+TARGETS = (
+    ROOM + "/state?",
+    "/_matrix/client/v3/sync?",
+    "/_matrix/client/v3/join/a?server=",
+    "/_matrix/client/v3/",
+    "/",
+)
+FIELDS = (
+    "Authorization: Bearer",
+    "Authorization: X-Matrix",
+    "X-Forwarded-For:",
+    "Forwarded:",
+    "User-Agent:",
+    "Cookie:",
+    "Upgrade:",
+    "Expect:",
+)
+
+
+def hostile_heads() -> Iterator[tuple[str, bytes]]:
+    """Give heads that say the same again and again where something is read: whoever searches twice is quadratic."""
+    for filler in FILLERS:
+        for target in TARGETS:
+            long = (filler * 16_000)[:16_000].decode()
+            yield f"{target} {filler!r}", request(f"{target}{long}&_id=1", token=None)
+        for field in FIELDS:
+            long = (filler * 60_000)[:60_000].decode()
+            yield f"{field} {filler!r}", request(f"{ROOM}/state", token=None, fields=f"{field} {long}x\r\n")
+
+
+def costliest_head(fairgate: Any) -> tuple[float, str]:
+    """Give CPU seconds a wire byte of the head that costs most, and which it is."""
+    pid, costs = fairgate.child.pid, []
+    for name, data in hostile_heads():
+        before = cpu_s(pid)
+        one_go(fairgate, data)
+        costs.append(((cpu_s(pid) - before) / len(data), name, data))
+    costs.sort(reverse=True)
+    return max(
+        (min(cost, cpu_per_byte(fairgate, partial(one_go, data=data), 0)), name)
+        for cost, name, data in costs[:5]
+    )
+
+
 def one_go(fairgate: Any, data: bytes) -> int:
     """Send once on a connection of its own and wait for the answer."""
     with contextlib.closing(Client(fairgate)) as client:
@@ -340,6 +408,8 @@ FLOWS: dict[str, tuple[Callable[[Any], int], float]] = {
     "connection churn": (comes_and_goes, 3.0),
     "garbage tokens": (guesses_tokens, 4.0),
 }
+
+MOST_OF_A_HEAD = 2.0
 
 
 def cpu_per_byte(fairgate: Any, go: Callable[[Any], int], for_s: float) -> float:
@@ -403,6 +473,9 @@ def main() -> int:
                 ratio = cpu_per_byte(fairgate, go, 1.0) / honest
                 missed += ratio > most
                 say(f"| {name} | {ratio:.2f} | {most} |")
+            cost, name = costliest_head(fairgate)
+            missed += cost / honest > MOST_OF_A_HEAD
+            say(f"| the costliest head, {name} | {cost / honest:.2f} | {MOST_OF_A_HEAD} |")
     return 1 if missed else 0
 
 
