@@ -27,7 +27,7 @@ from proxy.gate.gates import Gates
 from proxy.gate.identity import access_of
 from proxy.gate.lessons import Lessons
 from proxy.gate.steps import jittered
-from proxy.http1.request_head import RequestHead
+from proxy.http1.request_head import MEMORY_BLOCK_BYTES, RequestHead
 from proxy.identity.client_key import Client, ClientKeys
 from proxy.identity.principal import Principal, anonymous
 from proxy.matrix.endpoint import Lane, Poll, RouteClass
@@ -130,6 +130,8 @@ class Pipeline:
             elif endpoint.route is _SYNC:
                 deadline_s = _SYNC_UNKNOWN_S if asked_s is None else asked_s + _SYNC_SLACK_S
         wire_head = b"".join((line, fields.wire, added, b"\r\n\r\n"))
+        if len(fields.wire) > MEMORY_BLOCK_BYTES:
+            fields.wire = b""  # one copy is enough while it stands in line
         exchange = Exchange(port, asker, head, endpoint, wire_head, self, deadline_s, now)
         exchange.request_id = request_id
         return exchange

@@ -45,7 +45,9 @@ def test_who_asks_and_leaves_again_and_again_closes_one_lane_and_not_the_homeser
         world.homeserver.begin((THINKS,) * 12 + (Answer(OK),))
         lines = []
         for number in range(12):
-            lines.append(await ask(world, get(b"/_matrix/client/v3/directory/room/%23a%3Ab"), address(number)))
+            lines.append(
+                await ask(world, get(b"/_matrix/client/v3/directory/room/%23a%3Ab"), address(number))
+            )
             if number < 4:
                 await requests_arrived(world, number + 1)
                 lines[-1].reset()
