@@ -3,6 +3,7 @@
 Recovery is by Fairgate alone, within `RECOVERY_S` of the homeserver's own.
 """
 
+import http.client
 import time
 from contextlib import ExitStack, closing
 
@@ -60,6 +61,12 @@ def served(fairgate, within_s=RECOVERY_S):
         time.sleep(0.02)
 
 
+def health(fairgate, path):
+    with closing(http.client.HTTPConnection("127.0.0.1", fairgate.metrics_port, timeout=5)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status
+
+
 def clients(fairgate, ends, count, address="127.0.0.{}"):
     return [
         ends.enter_context(closing(Client(fairgate, address.format(number + 20)))) for number in range(count)
@@ -112,6 +119,13 @@ def test_while_it_is_down_refusals_are_kind_and_cheap_and_it_is_used_again_as_so
     homeserver.start()
     served(fairgate)
     assert fairgate.status()["upstream"]["pool"]["failing_seconds"] is None
+
+
+def test_while_it_is_down_whoever_sends_clients_here_goes_on_sending_them(fault):
+    fairgate, homeserver, _ = fault
+    homeserver.kill()
+    assert health(fairgate, "/readyz") == 503
+    assert health(fairgate, "/servez") == 200
 
 
 def test_a_homeserver_that_stands_still_for_a_moment_loses_nobody_anything(fault):

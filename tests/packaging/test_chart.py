@@ -173,6 +173,15 @@ def test_selectors_find_the_pods_and_the_ports_exist(values):
         assert spread["labelSelector"]["matchLabels"].items() <= labels
 
 
+def test_an_outage_of_the_homeserver_takes_no_pod_out_of_the_service():
+    def probed(values):
+        return render(values)["Deployment"]["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]
+
+    assert probed({})["httpGet"]["path"] == "/servez"
+    assert set(probed({})) == {"httpGet", "periodSeconds", "timeoutSeconds", "failureThreshold"}
+    assert probed({"readinessProbe": {"path": "/readyz"}})["httpGet"]["path"] == "/readyz"
+
+
 def test_a_drain_fits_into_what_kubernetes_waits():
     def grace(values):
         return render(values)["Deployment"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
@@ -272,6 +281,7 @@ def test_what_cannot_work_is_refused_in_words(values, told):
         {"config": {"listen": []}},
         {"image": {"digest": "latest"}},
         {"livenessProbe": {"period": 1}},
+        {"livenessProbe": {"path": "/readyz"}},
     ],
 )
 def test_values_that_are_no_values_are_refused_by_the_schema(values):

@@ -172,12 +172,12 @@ ports:
   - name: {{ include "fairgate.metricsPortName" . }}
     containerPort: {{ include "fairgate.metricsPort" . }}
     protocol: TCP
-{{- range $probe, $path := dict "startupProbe" "/healthz" "livenessProbe" "/healthz" "readinessProbe" "/readyz" }}
+{{- range $probe, $path := dict "startupProbe" "/healthz" "livenessProbe" "/healthz" "readinessProbe" .Values.readinessProbe.path }}
 {{ $probe }}:
   httpGet:
     path: {{ $path }}
     port: {{ include "fairgate.metricsPortName" $ }}
-  {{- toYaml (get $.Values $probe) | nindent 2 }}
+  {{- toYaml (omit (get $.Values $probe) "path") | nindent 2 }}
 {{- end }}
 resources:
   {{- toYaml .Values.resources | nindent 2 }}
