@@ -14,6 +14,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from proxy.cli.main import main
+from proxy.config.parse import parse
+from proxy.config.settings import Settings
 from tools.console import ROOT
 
 PACKAGING = ROOT / "packaging"
@@ -110,6 +112,30 @@ def test_in_compose_only_fairgate_can_be_reached_and_it_can_do_little():
     assert fairgate["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in fairgate["security_opt"]
     assert (PACKAGING / fairgate["build"] / "Dockerfile").resolve() == ROOT / "Dockerfile"
+
+
+def test_in_compose_large_bodies_are_on_disk_and_a_proxy_on_the_host_is_believed():
+    document = yaml.safe_load((PACKAGING / "compose.yaml").read_text())
+    fairgate = document["services"]["fairgate"]
+    assert "tmpfs" not in fairgate
+    assert fairgate["volumes"] == ["fairgate-tmp:/tmp"]
+    assert "fairgate-tmp" in document["volumes"]
+    settings = parse((PACKAGING / "container.yaml").read_text(), fairgate["environment"])
+    assert isinstance(settings, Settings), settings
+    assert settings.clients.trusted_proxies == ("172.16.0.0/12",)
+
+
+def test_docker_is_told_what_compose_is():
+    fairgate = yaml.safe_load((PACKAGING / "compose.yaml").read_text())["services"]["fairgate"]
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    command = operations.partition("docker run ")[2].partition("```")[0].replace("\\\n", " ").split()
+    given = dict(zip(command, command[1:], strict=False))
+    assert given["--stop-timeout"] + "s" == fairgate["stop_grace_period"]
+    assert given["--ulimit"] == f"nofile={fairgate['ulimits']['nofile']}"
+    assert [given["--volume"]] == fairgate["volumes"]
+    assert [given["--cap-drop"]] == fairgate["cap_drop"]
+    assert [given["--security-opt"]] == fairgate["security_opt"]
+    assert [given["--publish"]] == fairgate["ports"]
 
 
 def test_what_starts_fairgate_uses_words_it_knows():
