@@ -1,5 +1,6 @@
 """What can be judged without running it: the Dockerfile's style, the locks, the systemd unit, the compose file."""
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -97,6 +98,19 @@ def test_the_unit_and_compose_wait_longer_than_a_drain():
     assert int(fairgate["stop_grace_period"].removesuffix("s")) > DRAIN_S + 1
 
 
+def test_the_unit_gives_fairgate_the_directory_it_keeps_for_it_and_never_gives_up():
+    lines = UNIT.read_text().splitlines()
+    given = dict(
+        line.removeprefix("Environment=").split("=") for line in lines if line.startswith("Environment=")
+    )
+    settings = parse("homeserver: {url: http://127.0.0.1:8008}", given)
+    assert isinstance(settings, Settings), settings
+    assert settings.state_directory == "/var/lib/fairgate"
+    assert "StateDirectory=fairgate" in lines
+    assert {"Restart=on-failure", "RestartSec=5"} <= set(lines)
+    assert "StartLimitIntervalSec=0" in lines[: lines.index("[Service]")]
+
+
 def test_the_socket_unit_listens_where_the_settings_do():
     (address,) = re.findall(r"^ListenStream=(.+)$", SOCKET.read_text(), re.MULTILINE)
     listen = yaml.safe_load((ROOT / "config.yaml").read_text())["listen"]
@@ -129,7 +143,7 @@ def test_docker_is_told_what_compose_is():
     fairgate = yaml.safe_load((PACKAGING / "compose.yaml").read_text())["services"]["fairgate"]
     operations = (ROOT / "docs" / "operations.md").read_text()
     command = operations.partition("docker run ")[2].partition("```")[0].replace("\\\n", " ").split()
-    given = dict(zip(command, command[1:], strict=False))
+    given = dict(itertools.pairwise(command))
     assert given["--stop-timeout"] + "s" == fairgate["stop_grace_period"]
     assert given["--ulimit"] == f"nofile={fairgate['ulimits']['nofile']}"
     assert [given["--volume"]] == fairgate["volumes"]
