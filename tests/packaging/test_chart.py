@@ -200,6 +200,11 @@ def test_an_outage_of_the_homeserver_takes_no_pod_out_of_the_service():
     assert probed({"readinessProbe": {"path": "/readyz"}})["httpGet"]["path"] == "/readyz"
 
 
+def test_the_memory_limit_holds_what_ten_thousand_hostile_clients_were_seen_to_take():
+    (container,) = render()["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": "1Gi"}
+
+
 def test_a_drain_fits_into_what_kubernetes_waits():
     def grace(values):
         return render(values)["Deployment"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
