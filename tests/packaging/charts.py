@@ -42,6 +42,13 @@ def render(values=None, chart=CHART, **more):
     return by_kind
 
 
+def notes(values):
+    """Render what Helm prints after an installation."""
+    with helm_python.Chart.load(str(CHART)) as loaded:
+        texts = loaded.render(merged(MINIMUM, values), name="release", namespace="matrix")
+    return next(text for path, text in texts.items() if path.endswith("NOTES.txt"))
+
+
 def _kind(document):
     part = document["metadata"]["labels"].get("fairgate-service")
     return document["kind"] if part is None else f"{document['kind']} of {part}"

@@ -15,6 +15,7 @@ from charts import (
     demand_restricted,
     demand_valid,
     merged,
+    notes,
     parent_chart,
     render,
 )
@@ -385,6 +386,20 @@ def test_a_sidecars_image_can_be_pulled():
         render(VALUES["sidecar with a Service"])["ConfigMap"]["data"]["sidecar-patch.yaml"]
     )
     assert patch["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+
+
+@pytest.mark.parametrize(
+    ("values", "command"),
+    [
+        ({}, "exec -it deployment/release-fairgate -- fairgate top\n"),
+        ({"mode": "sidecar"}, "exec -it POD -c fairgate -- fairgate top\n"),
+        ({"config": {"admin": {"listen": "127.0.0.1:99"}}}, "fairgate top --admin http://127.0.0.1:99\n"),
+        ({"config": {"admin": {"listen": "unix:/tmp/a"}}}, "fairgate top --admin unix:/tmp/a\n"),
+        ({"admin": {"existingSecret": {"name": "a"}}}, "fairgate top --token-file FILE\n"),
+    ],
+)
+def test_the_notes_tell_how_to_look_inside(values, command):
+    assert command in notes(values)
 
 
 def test_a_sidecars_names_do_not_meet_those_of_the_homeserver():
