@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack, closing
 
 import pytest
+from e2e_support import wait_for
 from faults_support import (
     HOARD,
     POLL,
@@ -124,7 +125,7 @@ def test_while_it_is_down_refusals_are_kind_and_cheap_and_it_is_used_again_as_so
 def test_while_it_is_down_whoever_sends_clients_here_goes_on_sending_them(fault):
     fairgate, homeserver, _ = fault
     homeserver.kill()
-    assert health(fairgate, "/readyz") == 503
+    wait_for(lambda: health(fairgate, "/readyz") == 503, 5, "/readyz, which believes an answer for a second")
     assert health(fairgate, "/servez") == 200
 
 
