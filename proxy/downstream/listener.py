@@ -12,6 +12,7 @@ import structlog
 
 from proxy import clock
 from proxy.downstream.admission import Admission
+from proxy.downstream.ahead import Ahead
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.entrance import Entrance
 from proxy.downstream.handshakes import Handshakes
@@ -72,6 +73,7 @@ class Listener:
         self.admission = Admission(sweep)
         self.handshakes = Handshakes(self.loop, self.admission.turned_away)
         self.hangups = HangupWatcher(self.loop)
+        self.ahead = Ahead(self.loop)
         self._entrances: list[Entrance] = []
         self._queued_for_next = select.poll()
         self._certificates_due_at = 0.0
