@@ -137,11 +137,12 @@ class Application:
             self._handed_over.demand_all_taken()
         except HandOverError as error:
             raise StartError(str(error)) from None
-        for place, sockets in places:
-            await _started(self.listener.listen(place, sockets), place.address)
+        # The operators' first: a second start on one machine most often ends here, before a client could come to it.
         await _started(
             self.operators.start(admin, metrics), f"{settings.admin.listen} or {settings.metrics.listen}"
         )
+        for place, sockets in places:
+            await _started(self.listener.listen(place, sockets), place.address)
         if way_out is not None:
             await _started(self.egress.start(handed_way_out), way_out)
         self._schedule_turn()

@@ -25,6 +25,7 @@ from proxy.admin.settings import AdminSettings, MetricsSettings
 from proxy.admin.views import Views
 from proxy.observability.metrics import SnapshotCollector
 from proxy.observability.snapshot import Snapshot
+from proxy.unix_listener import free_path
 
 #: Seconds requests in flight get at a stop.
 _STOP_WITHIN_S: Final = 0.5
@@ -146,6 +147,7 @@ class _Listener:
     async def _listen(self, protocols: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         loop, address = asyncio.get_running_loop(), self.address
         if address.path is not None:
+            free_path(address.path)
             return await loop.create_unix_server(protocols, address.path)
         return await loop.create_server(protocols, address.host, address.port or 0, backlog=_BACKLOG)
 
@@ -157,13 +159,15 @@ class _Listener:
     async def stop(self) -> None:
         self.let_go()
         if self._server is not None:
+            self._remove_path()  # before it is closed: afterwards another process may have it
             self._server.close()
+            self._server = None
         await self._runner.cleanup()
         self.connections.close()
-        if self._server is not None and self.address.path is not None:
-            with contextlib.suppress(FileNotFoundError):
-                await asyncio.to_thread(Path(self.address.path).unlink)
-        self._server = None
+
+    def _remove_path(self) -> None:
+        if self.address.path is not None:
+            Path(self.address.path).unlink(missing_ok=True)
 
 
 def _metrics_application(
