@@ -108,7 +108,7 @@ class Application:
         )
         self._probe = HomeserverProbe(settings.homeserver.url)
         views = Views(self.snapshot, self.pipeline, self._rules, self.reload)
-        self.operators = OperatorListeners(settings.admin, settings.metrics, views, self._is_ready)
+        self.operators = OperatorListeners(settings.admin, settings.metrics, views, self._why_not_ready)
         self.egress = parts.egress(settings, asyncio.get_running_loop())
         self.pipeline.pushers.learn = self.egress.learn
         if self._egress_listens:
@@ -240,9 +240,11 @@ class Application:
         self.reloaded = Reloaded(clock.wall_time(), (), (), mistakes)
         return self.reloaded
 
-    async def _is_ready(self) -> bool:
-        """Tell whether the homeserver answers and we know what it is."""
-        return self.profile is not None and await self._probe.answers()
+    async def _why_not_ready(self) -> str | None:
+        """Give None where the homeserver answers and we know what it is."""
+        if not await self._probe.answers():
+            return "the homeserver does not answer"
+        return None if self.profile is not None else "the homeserver answers, and has not said yet what it is"
 
     async def stop(self, at_once: asyncio.Event) -> None:
         """End as §1.8 says: requests in flight may end within the drain time, unless `at_once` is set."""

@@ -1,7 +1,7 @@
 """The two listeners for operators, on aiohttp; nothing here touches the path of clients' requests.
 
-`metrics`: `/healthz` (the process runs), `/readyz` (the homeserver answers and we are not stopping), `/metrics`: nothing about
-a person. `admin`: what `api.py` lists, behind the guards of `guards.py`.
+`metrics`: `/healthz` (the process runs), `/readyz` (the homeserver answers, we know what it is, and are not stopping),
+`/metrics`: nothing about a person. `admin`: what `api.py` lists, behind the guards of `guards.py`.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ _LIMITS: Final = Limits()
 
 
 class OperatorListeners:
-    """Both listeners; the views are asked for each request, `homeserver_answers` for each `/readyz`."""
+    """Both listeners; the views are asked for each request, `why_not_ready` for each `/readyz`: None if it is."""
 
     def __init__(
         self,
         admin: AdminSettings,
         metrics: MetricsSettings,
         views: Views,
-        homeserver_answers: Callable[[], Awaitable[bool]],
+        why_not_ready: Callable[[], Awaitable[str | None]],
         limits: Limits = _LIMITS,
     ) -> None:
         self.configure(admin)
@@ -52,7 +52,7 @@ class OperatorListeners:
         self._admin = _Listener(address, admin_application(address, views, lambda: self._token), limits)
         self._metrics = _Listener(
             parse_listen_address(metrics.listen),
-            _metrics_application(views.snapshot, homeserver_answers),
+            _metrics_application(views.snapshot, why_not_ready),
             limits,
         )
 
@@ -171,7 +171,7 @@ class _Listener:
 
 
 def _metrics_application(
-    snapshot: Callable[[], Snapshot], homeserver_answers: Callable[[], Awaitable[bool]]
+    snapshot: Callable[[], Snapshot], why_not_ready: Callable[[], Awaitable[str | None]]
 ) -> web.Application:
     registry = CollectorRegistry()
     registry.register(SnapshotCollector(snapshot))
@@ -182,8 +182,9 @@ def _metrics_application(
     async def readyz(_: web.Request) -> web.Response:
         if snapshot().stopping:
             return web.Response(status=503, text="stopping\n")
-        if not await homeserver_answers():
-            return web.Response(status=503, text="the homeserver does not answer\n")
+        why_not = await why_not_ready()
+        if why_not is not None:
+            return web.Response(status=503, text=f"{why_not}\n")
         return web.Response(text="ok\n")
 
     async def metrics(request: web.Request) -> web.Response:

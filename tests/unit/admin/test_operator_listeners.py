@@ -28,7 +28,7 @@ class World:
 
     def __init__(self):
         self.now = SNAPSHOT
-        self.answers = True
+        self.why_not = None
         self.answering = None
         self.padding = ""
         self.asked = []
@@ -60,10 +60,10 @@ class World:
     def sample(self):
         pass
 
-    async def homeserver_answers(self):
+    async def why_not_ready(self):
         if self.answering is not None:
             await self.answering.wait()
-        return self.answers
+        return self.why_not
 
 
 async def request(address, line, *fields):
@@ -88,7 +88,7 @@ def with_listeners(dialogue, admin="127.0.0.1:0", metrics="127.0.0.1:0", token=N
             AdminSettings(listen=admin, token=token),
             MetricsSettings(listen=metrics),
             world,
-            world.homeserver_answers,
+            world.why_not_ready,
             limits or Limits(),
         )
         await listeners.start()
@@ -114,9 +114,9 @@ def test_health_readiness_and_metrics_are_told():
         assert "content-type: text/plain; version=" in head
         assert "fairgate_open_descriptors 3.0" in body
 
-        world.answers = False
+        world.why_not = "the homeserver does not answer"
         assert (await request(at, "GET /readyz", HOST))[::2] == (503, "the homeserver does not answer\n")
-        world.answers = True
+        world.why_not = None
         world.now = dataclasses.replace(SNAPSHOT, stopping=True)
         assert (await request(at, "GET /readyz", HOST))[::2] == (503, "stopping\n")
         assert (await request(at, "GET /healthz", HOST))[0] == 200
