@@ -16,7 +16,17 @@ from proxy.config.clashes import clashes
 from proxy.config.document import Document, read_document
 from proxy.config.environment import override
 from proxy.config.mistakes import Location, Mistake, path_text, shown
-from proxy.config.schema import annotation_at, keys_at, list_item, nearest_key, nearest_word, section, step
+from proxy.config.schema import (
+    annotation_at,
+    field_at,
+    is_secret,
+    keys_at,
+    list_item,
+    nearest_key,
+    nearest_word,
+    section,
+    step,
+)
 from proxy.config.settings import Settings
 
 
@@ -124,9 +134,28 @@ def _choices(details: ErrorDetails) -> list[str]:
 def _not_this(prefix: str, limit: str = "") -> Callable[[ErrorDetails], str]:
     def words(details: ErrorDetails) -> str:
         bound = f" {details['ctx'][limit]:g}" if limit else ""
+        if is_secret(details["loc"]):
+            return f"{prefix}{bound}"
         return f"{prefix}{bound}, not {shown(details['input'])}"
 
     return words
+
+
+def _text_words(details: ErrorDetails) -> str:
+    """Say what a text needs, from all that is declared of its key, whatever of it is missing."""
+    field = field_at(details["loc"])
+    declared = {**details["ctx"]}
+    for metadata in field.metadata if field is not None else ():
+        declared |= {name: value for name in _OF_TEXT if (value := getattr(metadata, name, None)) is not None}
+    least, most, pattern = (declared.get(name) for name in _OF_TEXT)
+    sort = "characters" if pattern is None else _PATTERNS.get(pattern, f"characters as in {pattern}")
+    if most is None:
+        return "must not be empty" if least == 1 else f"needs at least {least} {sort}"
+    return f"needs {least or 0} to {most} {sort}"
+
+
+_OF_TEXT = ("min_length", "max_length", "pattern")
+_PATTERNS = {r"^[!-~]+$": "visible ASCII characters, no space among them"}
 
 
 def _other_words(details: ErrorDetails) -> str:
@@ -136,7 +165,14 @@ def _other_words(details: ErrorDetails) -> str:
 _WORDS: Mapping[str, Callable[[ErrorDetails], str]] = {
     "int_type": _not_this("must be a whole number"),
     "float_type": _not_this("must be a number"),
-    "string_type": _not_this("must be text"),
+    "string_type": lambda details: (
+        "must be text, in quotes where it is a number or a word of YAML's"
+        if is_secret(details["loc"])
+        else f"must be text, not {shown(details['input'])}"
+    ),
+    "string_too_short": _text_words,
+    "string_too_long": _text_words,
+    "string_pattern_mismatch": _text_words,
     "bool_type": _not_this("must be true or false"),
     "finite_number": _not_this("must be a finite number"),
     "greater_than": _not_this("must be more than", "gt"),
