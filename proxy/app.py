@@ -2,7 +2,7 @@
 
 import asyncio
 import resource
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -29,7 +29,7 @@ from proxy.matrix.routes import forget_paths
 from proxy.mechanisms.recent_maximum import RecentMaximum
 from proxy.observability.log_lines import LogLines
 from proxy.observability.logs import configure_logs
-from proxy.observability.snapshot import Snapshot
+from proxy.observability.snapshot import SettingsFigures, Snapshot
 from proxy.policies.descriptors import Fit
 from proxy.spool.settings import spool_directory
 from proxy.spool.spool import MAX_FILES, Spool, SpoolDirectoryError
@@ -115,6 +115,7 @@ class Application:
             self.pipeline.lessons.learn_peer = self.egress.federation_peer
         self._detection: asyncio.Task[None] | None = None
         self._started_at = clock.wall_time()
+        self._settings_read = SettingsFigures(self._started_at)
         self._started = clock.now()
         self._turn: asyncio.TimerHandle | None = None
         self._overdue: list[ClientConnection] = []
@@ -181,7 +182,7 @@ class Application:
             profile = self.profile if new.homeserver.profile == "auto" else new.homeserver.profile
             fitted = self._fitted(new, profile)
         except ConfigError as error:
-            return self._not_reloaded(tuple(str(mistake) for mistake in error.mistakes))
+            return self._not_reloaded(tuple(mistake.with_line() for mistake in error.mistakes))
         except StartError as error:
             return self._not_reloaded((str(error),))
         old, self._settings = self._settings, new
@@ -194,6 +195,7 @@ class Application:
         _log.info("settings read again", changed=changed, needs_restart=later)
         self._notify.ready(f"Settings read again; waiting for a restart: {', '.join(later) or 'none'}")
         self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
+        self._settings_read = SettingsFigures(self.reloaded.at, later)
         return self.reloaded
 
     def _fitted(self, settings: Settings, profile: str | None) -> parts.Fitted:
@@ -238,6 +240,7 @@ class Application:
         _log.error("the settings are wrong: nothing changes", mistakes=mistakes)
         self._notify.ready("The settings are wrong, those of before hold")
         self.reloaded = Reloaded(clock.wall_time(), (), (), mistakes)
+        self._settings_read = replace(self._settings_read, read_at=self.reloaded.at, mistakes=mistakes)
         return self.reloaded
 
     async def _why_not_ready(self) -> str | None:
@@ -305,6 +308,7 @@ class Application:
             started_at=self._started_at,
             uptime_s=clock.now() - self._started,
             stopping=self.listener.stopping,
+            settings=self._settings_read,
             homeserver=self._settings.homeserver.url,
             connections=self.listener.states(),
             connections_limit=self._fit.clients,

@@ -55,6 +55,8 @@ def _head(status: dict[str, Any]) -> RenderableType:
         text.append(f", only reporting: {', '.join(reporting)}", "yellow")
     if status["stopping"]:
         text.append("  stopping", "bold yellow")
+    if status["settings"]["mistakes"]:
+        text.append("  the settings file is wrong, those of before hold", "bold red")
     if failing_s is not None:
         text.append(f"  the homeserver cannot be reached for {failing_s:.0f} s", "bold red")
     return text

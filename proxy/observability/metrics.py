@@ -38,6 +38,11 @@ def _process(now: Snapshot) -> Iterator[Metric]:
     yield gauge("start_time_seconds", "When the process started, in seconds since the epoch.", now.started_at)
     yield gauge("uptime_seconds", "Seconds since the process started.", now.uptime_s)
     yield gauge("stopping", "1 while the process is stopping and accepts nothing new.", int(now.stopping))
+    yield gauge(
+        "settings_last_read_ok",
+        "1 where the settings were right when they were last read, 0 while those of before hold instead.",
+        int(not now.settings.mistakes),
+    )
     yield gauge("open_descriptors", "File descriptors the process has open.", now.open_descriptors)
     yield gauge("descriptors_limit", "File descriptors the process may have open.", now.descriptor_limit)
     yield gauge("loop_lag_seconds", "How late the event loop last woke from a timer.", now.loop_lag_s)

@@ -98,6 +98,19 @@ class RuleStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsFigures:
+    """When the settings were read last (seconds since the epoch), and what came of it.
+
+    `mistakes`: why those of before hold; empty where what was read holds. `needs_restart`: keys whose value in the file takes
+    effect at the next start.
+    """
+
+    read_at: float
+    needs_restart: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All figures are since start or of now; durations in seconds, sizes in bytes.
 
@@ -108,6 +121,7 @@ class Snapshot:
     started_at: float
     uptime_s: float
     stopping: bool
+    settings: SettingsFigures
     homeserver: str
     connections: Mapping[str, int]
     connections_limit: int

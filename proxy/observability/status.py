@@ -18,6 +18,11 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
         "started_at": snapshot.started_at,
         "uptime_seconds": snapshot.uptime_s,
         "stopping": snapshot.stopping,
+        "settings": {
+            "read_at": snapshot.settings.read_at,
+            "needs_restart": list(snapshot.settings.needs_restart),
+            "mistakes": list(snapshot.settings.mistakes),
+        },
         "profile": {
             "name": rules.profile,
             "figures": {

@@ -7,6 +7,7 @@ import yaml
 from harness import OK, Answer, World, until
 
 from proxy.config.load import load
+from proxy.observability.snapshot import SettingsFigures
 
 GET = b"GET /_matrix/client/v3/rooms/!r:a/state HTTP/1.1\r\nHost: a\r\n\r\n"
 HELD = Answer(b"")
@@ -54,6 +55,11 @@ def reloading(tmp_path, loop):
         loop.run_until_complete(whole())
 
     return run
+
+
+def shown(world):
+    """What the status says about the settings."""
+    return world.application.snapshot().settings
 
 
 def share(world):
@@ -106,11 +112,16 @@ def test_a_profile_with_other_lanes_takes_over_who_stands_in_line(reloading):
 
 def test_a_wrong_file_changes_nothing_and_says_what_is_wrong(reloading):
     async def tell(world, write):
+        write({"admin.listen": "127.0.0.1:1"})
         before = world.application._settings
-        reloaded = write(text="lanes: {requests: {worker: 3}}")
-        assert reloaded.mistakes == ("lanes.requests.worker: is not a known key (did you mean workers?)",)
+        reloaded = write(text="lanes:\n  requests: {worker: 3}")
+        mistakes = ("line 2: lanes.requests.worker: is not a known key (did you mean workers?)",)
+        assert reloaded.mistakes == mistakes
         assert world.application._settings is before
         assert world.application.reloaded is reloaded
+        assert shown(world) == SettingsFigures(reloaded.at, ("admin.listen",), mistakes)
+        again = write({"mode": "report"})
+        assert shown(world) == SettingsFigures(again.at, again.needs_restart, ())
 
     reloading(tell)
 

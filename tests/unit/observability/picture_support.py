@@ -13,6 +13,7 @@ from proxy.observability.snapshot import (
     DirectionStatistics,
     PoolStatistics,
     RuleStatistics,
+    SettingsFigures,
     Snapshot,
     SpoolFigures,
 )
@@ -86,6 +87,7 @@ SNAPSHOT = made(
     Snapshot,
     version="0.1.0",
     stopping=False,
+    settings=SettingsFigures(number(), ("admin.listen",)),
     homeserver="http://127.0.0.1:8008",
     connections={"parked": number(), "open": number()},
     requests_total={"vital": number(), "requests": number()},
