@@ -190,10 +190,11 @@ class Listener:
             _log.debug("left", **about(exchange, clock.now()))
 
     def refusal(
-        self, reason: Reason, exchange: Exchange | None, retry_after_s: float | None, *, close: bool
-    ) -> bytes:
-        """Have a refusal counted and told; give its bytes."""
-        self.pipeline.recorder.refused(exchange, reason, clock.now())
+        self, reason: Reason, exchange: Exchange | None, retry_after_s: float | None, *, close: bool,
+        address: str | None,
+    ) -> bytes:  # fmt: skip
+        """Have a refusal counted and told; give its bytes. `address` is the peer's key."""
+        self.pipeline.recorder.refused(exchange, reason, clock.now(), address)
         head_only = exchange is not None and exchange.head.method == b"HEAD"
         return self.pipeline.refusal(reason, retry_after_s, close=close, head_only=head_only)
 

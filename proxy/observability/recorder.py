@@ -161,13 +161,15 @@ class Recorder:
         if self.trace is not None:
             self.trace.ended(request, now)
 
-    def refused(self, request: Request | None, reason: Reason, now: float) -> None:
-        """A request got an answer of ours; None where its head was not even whole."""
-        flow = _flow_of(request)
+    def refused(
+        self, request: Request | None, reason: Reason, now: float, address: str | None = None
+    ) -> None:
+        """A request got an answer of ours; None where its head was not even whole, then `address` is its peer's key."""
+        flow = address if request is None else _flow_of(request)
         if flow is not None:
             self.refused_flows.add(flow)
         if self._tells and (self._tells_each or self._repeats.may_tell((reason, flow))):
-            _log.info("refused", reason=reason.value, status=reason.status, **about(request, now))
+            _log.info("refused", reason=reason.value, status=reason.status, **about(request, now, address))
         if self.trace is not None and request is not None and request.failure is None:
             self.trace.refused(request, reason, now)
 
@@ -248,10 +250,13 @@ def _flow_of(request: Request | None) -> str | None:
     return key
 
 
-def about(request: Request | None, now: float) -> dict[str, object]:
-    """Give what every line about a request says; account and address are here and in `/v1/flows` only."""
+def about(request: Request | None, now: float, address: str | None = None) -> dict[str, object]:
+    """Give what every line about a request says; account and address are here and in `/v1/flows` only.
+
+    Without a request, as its head was not whole, that is its peer's `address`.
+    """
     if request is None:
-        return {}
+        return {} if address is None else {"flow": address, "address": address}
     return {
         "method": request.head.method.decode("ascii"),
         "target": redact_target(request.head.target),

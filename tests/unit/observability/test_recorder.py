@@ -67,6 +67,17 @@ def test_a_refusal_has_a_line_its_repeats_are_summed():
     ]
 
 
+def test_a_refusal_of_half_a_head_says_who_sent_it_and_is_summed_by_address():
+    one = recorder()
+    with capture_logs() as lines:
+        for address in ["192.0.2.7"] * (EACH + 2) + ["192.0.2.8"]:
+            one.refused(None, Reason.HEAD_TIMEOUT, 100.0, address)
+        one.turn(PERIOD_S)
+    assert [line["address"] for line in lines[:-1]] == ["192.0.2.7"] * EACH + ["192.0.2.8"]
+    assert (lines[-1]["flow"], lines[-1]["times"]) == ("192.0.2.7", 2)
+    assert one.refused_flows.count("192.0.2.7") == EACH + 2
+
+
 def test_where_all_requests_have_a_line_so_has_every_refusal():
     one = recorder(access="all")
     with capture_logs() as lines:
