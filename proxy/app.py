@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from proxy.admin.picture import rule_statistics
 from proxy.admin.server import OperatorListeners
 from proxy.admin.views import Views
 from proxy.config.changes import changed_keys, keys_needing_restart
-from proxy.config.load import ConfigError, load
+from proxy.config.load import ConfigError, load_with_warnings
+from proxy.config.mistakes import Mistake
 from proxy.config.settings import Settings
 from proxy.config.watch import FileWatch
 from proxy.downstream.connection import ClientConnection
@@ -178,7 +180,7 @@ class Application:
             mistakes: tuple[str, ...] = ("there is no settings file to read again",)
             return self._not_reloaded(mistakes)
         try:
-            new = load(self._path)
+            new, dangers = load_with_warnings(self._path)
             profile = self.profile if new.homeserver.profile == "auto" else new.homeserver.profile
             fitted = self._fitted(new, profile)
         except ConfigError as error:
@@ -189,6 +191,7 @@ class Application:
         changed, later = tuple(changed_keys(old, new)), tuple(keys_needing_restart(self._started_with, new))
         self.profile = profile
         configure_logs(new.log, self._log_lines)
+        tell_dangers(dangers)
         self.operators.configure(new.admin)
         self._reconfigure(new, fitted)
         self.egress.reload(new.egress)
@@ -375,6 +378,12 @@ class Application:
             forget_paths()
         finally:
             self._schedule_turn()
+
+
+def tell_dangers(warnings: Sequence[Mistake]) -> None:
+    """Have the log name what is right and dangerous in the settings."""
+    for warning in warnings:
+        _log.warning("a setting is dangerous", detail=warning.with_line())
 
 
 async def _started(starting: "asyncio.Future[None] | object", what: str) -> None:

@@ -5,13 +5,15 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import structlog
 import uvloop
 
-from proxy.app import Application, StartError
+from proxy.app import Application, StartError, tell_dangers
+from proxy.config.mistakes import Mistake
 from proxy.config.settings import Settings
 from proxy.observability.log_lines import LogLines
 from proxy.observability.logs import configure_logs
@@ -26,7 +28,7 @@ _LAST_LINES_S: Final = 1.0  # at the end, for the log's last lines to be taken
 _log = structlog.get_logger("fairgate")
 
 
-def run(settings: Settings, path: Path | None = None) -> None:
+def run(settings: Settings, path: Path | None = None, warnings: Sequence[Mistake] = ()) -> None:
     """Run until SIGTERM or SIGINT; a second one ends at once. SIGHUP, or a change of it, reads the file at `path` again.
 
     Raises:
@@ -39,6 +41,7 @@ def run(settings: Settings, path: Path | None = None) -> None:
         raise StartError(str(error)) from None
     lines = LogLines(_stderr(), lambda lost: _log.warning("log lines were lost", total=lost))
     configure_logs(settings.log, lines)
+    tell_dangers(warnings)
     try:
         uvloop.run(_run(settings, path, lines, handed_over, notify))
     finally:

@@ -49,6 +49,7 @@ class Rules(NamedTuple):
     bodies: BodiesSettings = BodiesSettings()
     exempt: ExemptSettings = ExemptSettings()
     mode: str = "enforce"
+    from_environment: frozenset[str] = frozenset()
 
 
 class Finding(NamedTuple):
@@ -62,7 +63,7 @@ class Finding(NamedTuple):
 def explain(asked: Asked, rules: Rules) -> list[Finding]:
     """Give what holds for a request, in the order in which it is looked at."""
     endpoint = find_endpoint(asked.method.encode(), asked.target.encode())
-    known = figures(rules.profile, given_figures(rules.lanes, rules.sync))
+    known = figures(rules.profile, given_figures(rules.lanes, rules.sync, rules.from_environment))
     findings = [
         Finding(
             "class",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from proxy import __version__
-from proxy.config.load import ConfigError, load
+from proxy.config.load import ConfigError, load, load_with_warnings
 from proxy.config.mistakes import Mistake
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def run(file: Path) -> None:
     by an environment variable: FAIRGATE_HOMESERVER__URL is homeserver.url, two underscores between levels.
     """
     try:
-        settings = load(file)
+        settings, warnings = load_with_warnings(file)
     except ConfigError as error:
         _tell(file, error.mistakes, err=True)
         click.echo(f"fairgate: not started: {_count(error.mistakes)}", err=True)
@@ -66,7 +66,7 @@ def run(file: Path) -> None:
     from proxy.app import StartError  # noqa: PLC0415
 
     try:
-        process.run(settings, file)
+        process.run(settings, file, warnings)
     except StartError as error:
         click.echo(f"fairgate: not started: {error}", err=True)
         sys.exit(1)
@@ -80,17 +80,22 @@ def check(file: Path) -> None:
     \b
     A mistake is told as
       FILE:LINE: key: what is wrong (did you mean ...?)
+    and what is right and dangerous as
+      FILE:LINE: warning: key: what it allows to whom
 
     FAIRGATE_ variables in the environment are checked too, as `run` would read them. The exit status is 0 if
-    all is fine, else 1. Nothing is started or contacted.
+    there is no mistake, else 1. Nothing is started or contacted.
     """  # noqa: D301 -- as above
     try:
-        load(file)
+        warnings = load_with_warnings(file).warnings
     except ConfigError as error:
         _tell(file, error.mistakes, err=False)
         click.echo(f"{_name(file)}: {_count(error.mistakes)}")
         sys.exit(1)
-    click.echo(f"{_name(file)}: fine")
+    for warning in warnings:
+        click.echo(f"{_place(file, warning)}: warning: {warning}")
+    rest = f", {_count(warnings, 'warning')}" if warnings else ""
+    click.echo(f"{_name(file)}: fine{rest}")
 
 
 _ADMIN = click.option(
@@ -286,5 +291,5 @@ def _name(file: Path) -> str:
     return name if name.isprintable() else ascii(name)
 
 
-def _count(mistakes: tuple[Mistake, ...]) -> str:
-    return "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+def _count(mistakes: tuple[Mistake, ...], word: str = "mistake") -> str:
+    return f"1 {word}" if len(mistakes) == 1 else f"{len(mistakes)} {word}s"

@@ -7,6 +7,7 @@ variable's name.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -30,13 +31,27 @@ from proxy.config.schema import (
 from proxy.config.settings import Settings
 
 
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Settings, and where each value was set."""
+
+    settings: Settings
+    places: "Places"
+
+
 def parse(text: str, environment: Mapping[str, str]) -> Settings | tuple[Mistake, ...]:
     """Return the settings, or every mistake, the file's by line before the environment's."""
+    result = parse_placed(text, environment)
+    return result.settings if isinstance(result, Parsed) else result
+
+
+def parse_placed(text: str, environment: Mapping[str, str]) -> Parsed | tuple[Mistake, ...]:
+    """Do the same, with the places of the values."""
     document = read_document(text)
     tree = _top(document)
     variables, mistakes = override(tree, environment)
     mistakes = document.mistakes + mistakes
-    places = _Places(document.lines, variables)
+    places = Places(document.lines, variables)
     try:
         settings = Settings.model_validate(_for_validation(tree, Settings), strict=True)
     except ValidationError as error:
@@ -45,7 +60,8 @@ def parse(text: str, environment: Mapping[str, str]) -> Settings | tuple[Mistake
     else:
         mistakes += [places.mistake(location, message) for location, message in clashes(settings)]
         if not mistakes:
-            return settings
+            settings.note_environment(map(path_text, variables))
+            return Parsed(settings, places)
     return tuple(sorted(mistakes, key=_place_in_report))
 
 
@@ -86,7 +102,7 @@ def _is_composed(annotation: Any) -> bool:
     return section(annotation) is not None or list_item(annotation) is not None
 
 
-class _Places:
+class Places:
     """Where each value was set: the line of its nearest known part above, or the variable that set it."""
 
     def __init__(self, lines: Mapping[Location, int], variables: Mapping[Location, str]) -> None:
@@ -94,6 +110,7 @@ class _Places:
         self._variables = variables
 
     def mistake(self, location: Location, message: str, nearest: str | None = None) -> Mistake:
+        """Give a mistake of the value there, with its line or its variable."""
         for depth in range(len(location), 0, -1):
             variable = self._variables.get(location[:depth])
             if variable is not None:
@@ -109,7 +126,7 @@ class _Places:
         return None
 
 
-def _mistake(details: ErrorDetails, places: _Places) -> Mistake:
+def _mistake(details: ErrorDetails, places: Places) -> Mistake:
     location, kind = details["loc"], details["type"]
     if kind == "extra_forbidden":
         nearest = nearest_key(location)
