@@ -23,6 +23,7 @@ from proxy.supervisor.notify import Notify
 #: Python's own, but that cycles are looked for among all objects only after 700,000 more: clients leave none, and while 10,000
 #: came it stopped everything for up to 0.25 s each time that there were a quarter more.
 _COLLECT_AFTER: Final = (700, 10, 100)
+_STDERR: Final = 2
 _LAST_LINES_S: Final = 1.0  # at the end, for the log's last lines to be taken
 
 _log = structlog.get_logger("fairgate")
@@ -34,6 +35,7 @@ def run(settings: Settings, path: Path | None = None, warnings: Sequence[Mistake
     Raises:
         StartError: if it cannot start.
     """
+    _fill_standard_descriptors()
     notify = Notify(os.environ)
     try:
         handed_over = take_over(os.environ)
@@ -46,6 +48,13 @@ def run(settings: Settings, path: Path | None = None, warnings: Sequence[Mistake
         uvloop.run(_run(settings, path, lines, handed_over, notify))
     finally:
         lines.close(_LAST_LINES_S)
+
+
+def _fill_standard_descriptors() -> None:
+    """Open what was closed at start: libuv aborts when it closes a socket or epoll of its own that has such a number."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(opened)
 
 
 def _stderr() -> int:

@@ -4,10 +4,11 @@ Exit statuses: 0 fine, 1 the configuration is wrong or the start failed, 2 the c
 """
 
 import json
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from proxy.config.settings import Settings
 
 _FILE = click.Path(path_type=Path)
+_ACCOUNT = re.compile(r"@[^:\s]*:\S+")
+_TOKEN_TEXT = re.compile(r"[!-~]+")
 
 
 @click.group(
@@ -133,7 +136,7 @@ def explain(
     Example:
       fairgate explain GET '/_matrix/client/v3/sync?timeout=30000' --account @alice:example.org
     """  # noqa: D301 -- as above
-    from proxy.admin.explain import Asked, Finding, fields_of, render  # noqa: PLC0415
+    from proxy.admin.explain import Asked, fields_of, render  # noqa: PLC0415
     from proxy.cli.admin_client import DEFAULT  # noqa: PLC0415
 
     try:
@@ -142,13 +145,14 @@ def explain(
         raise click.UsageError(str(error)) from error
     if not target.startswith("/"):
         raise click.UsageError("TARGET is a path, with its query if it has one")
+    if account is not None and not _ACCOUNT.fullmatch(account):
+        raise click.UsageError(f"--account {account}: write @name:server, as @alice:example.org")
     if file is not None:
         findings = _explain_alone(Asked(method.upper(), target, account, fields), file, profile)
     else:
         query = [("method", method), ("target", target), *((("account", account),) if account else ())]
         query += [("header", header) for header in headers]
-        told = _asked(url or DEFAULT, token_file, "/v1/explain", query)
-        findings = [Finding(**finding) for finding in told["findings"]]
+        findings = _findings(url or DEFAULT, token_file, query)
     click.echo(render(findings))
 
 
@@ -249,18 +253,30 @@ def _client(url: str, token_file: Path | None) -> "AdminClient":
     from proxy.cli.admin_client import AdminClient  # noqa: PLC0415
 
     try:
-        token = None if token_file is None else token_file.read_text().strip()
+        token = None if token_file is None else token_file.read_text(errors="replace").strip()
     except OSError as error:
         click.echo(f"fairgate: {_name(token_file or Path())}: {error.strerror}", err=True)
+        sys.exit(1)
+    if token is not None and not _TOKEN_TEXT.fullmatch(token):  # http.client would show it
+        click.echo(
+            f"fairgate: {_name(token_file or Path())}: has no token, which is visible ASCII characters",
+            err=True,
+        )
         sys.exit(1)
     return AdminClient(url, token)
 
 
-def _asked(url: str, token_file: Path | None, path: str, query: list[tuple[str, str]]) -> Any:
+def _findings(url: str, token_file: Path | None, query: list[tuple[str, str]]) -> "list[Finding]":
+    from proxy.admin.explain import Finding  # noqa: PLC0415
     from proxy.cli.admin_client import AdminError  # noqa: PLC0415
 
+    client = _client(url, token_file)
     try:
-        return _client(url, token_file).get(path, query)
+        told = client.get("/v1/explain", query)
+        try:
+            return [Finding(**finding) for finding in told["findings"]]
+        except (LookupError, TypeError):
+            raise client.no_fairgate() from None
     except AdminError as error:
         click.echo(f"fairgate: {error}", err=True)
         sys.exit(1)

@@ -39,8 +39,11 @@ def look(client: AdminClient, by: str, height: int) -> RenderableType:
     """
     status = client.get("/v1/status")
     top = max(5, height - 26)
-    flows = client.get("/v1/flows", [("by", by), ("top", str(top))])["flows"]
-    return screen(status, flows, by)
+    flows = client.get("/v1/flows", [("by", by), ("top", str(top))])
+    try:
+        return screen(status, flows["flows"], by)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise client.no_fairgate() from None
 
 
 def _head(status: dict[str, Any]) -> RenderableType:
