@@ -217,6 +217,25 @@ def test_variables_that_kubernetes_makes_for_a_service_of_our_name_are_no_mistak
     assert parse("", linked) == Settings()
 
 
+def test_every_key_may_be_set_alone_but_in_entries_of_lists():
+    """A certificate needs its key; elsewhere no key is needed because another is set."""
+    needed = [
+        path_text(location)
+        for location in locations()
+        if (field := field_at(location)) is not None and field.is_required() and 0 not in location
+    ]
+    assert needed == ["egress.listen.address"]  # the only key there, and the section may be null
+
+
+@pytest.mark.parametrize("who", ["confirmed", "unconfirmed"])
+def test_a_least_speed_may_be_set_by_the_file_or_a_variable_without_its_grace(who):
+    default = getattr(Settings().bodies.rate, who)
+    settings = parse(f"bodies: {{rate: {{{who}: {{bytes_per_second: 7}}}}}}", {})
+    assert getattr(settings.bodies.rate, who) == default.model_copy(update={"bytes_per_second": 7})
+    settings = parse("", {f"FAIRGATE_BODIES__RATE__{who.upper()}__GRACE_SECONDS": "7"})
+    assert getattr(settings.bodies.rate, who) == default.model_copy(update={"grace_seconds": 7})
+
+
 # Secrets.
 
 SECRETS = [location for location in locations() if (field := field_at(location)) and not field.repr]
