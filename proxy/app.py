@@ -317,6 +317,7 @@ class Application:
             connections_limit=self._fit.clients,
             accepted_total=self.listener.accepted_total,
             requests_total={route.name.lower(): self.pipeline.requests_total[route] for route in RouteClass},
+            answers_total=self.pipeline.recorder.answers_total(),
             refused_total={reason.value: number for reason, number in self.pipeline.refused_total.items()},
             left_total=self.listener.left_total,
             open_descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),

@@ -7,14 +7,16 @@
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
 
 from aiohttp import hdrs, web
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from proxy.addresses import Address, parse_listen_address
 from proxy.admin.api import admin_application
@@ -31,6 +33,7 @@ from proxy.unix_listener import free_path
 _STOP_WITHIN_S: Final = 0.5
 #: Newcomers are accepted at once; who finds a burst of more in front comes again a second later, by the kernel's clock.
 _BACKLOG: Final = 1024
+_YEAR_2001: Final = 1e9  # in seconds since the epoch
 _LIMITS: Final = Limits()
 
 
@@ -170,11 +173,25 @@ class _Listener:
             Path(self.address.path).unlink(missing_ok=True)
 
 
+class _Process(Collector):
+    """Memory, CPU and descriptors by the names that every Prometheus client gives them."""
+
+    def __init__(self) -> None:
+        self._collector = ProcessCollector(registry=None)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield them; where /proc/stat is hidden (`ProcSubset=pid` of the unit), when it started is not known and not told."""
+        for metric in self._collector.collect():
+            if not (metric.name == "process_start_time_seconds" and metric.samples[0].value < _YEAR_2001):
+                yield metric
+
+
 def _metrics_application(
     snapshot: Callable[[], Snapshot], why_not_ready: Callable[[], Awaitable[str | None]]
 ) -> web.Application:
     registry = CollectorRegistry()
     registry.register(SnapshotCollector(snapshot))
+    registry.register(_Process())
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")

@@ -181,7 +181,7 @@ class Listener:
     def answered(self, exchange: Exchange) -> None:
         """Log an exchange that ended with an answer, where all are logged (`logs_all`)."""
         if exchange.status:  # a refusal has its line already
-            _log.info("request", status=exchange.status, **about(exchange, clock.now()))
+            _log.info("request", status=exchange.status, **_times(exchange), **about(exchange, clock.now()))
 
     def left(self, exchange: Exchange, *, in_tunnel: bool) -> None:
         """A client left before its answer was complete: everyday life, not an error."""
@@ -232,3 +232,11 @@ class Listener:
             name = connection.state.name.lower()
             counts[name] = counts.get(name, 0) + 1
         return counts
+
+
+def _times(exchange: Exchange) -> dict[str, float]:
+    """Give how long it waited for its worker, and how long the homeserver took; the client's own time is in neither."""
+    if exchange.times is None:
+        return {}  # a tunnel
+    wait_s, service_s = exchange.times
+    return {"wait_seconds": round(wait_s, 4), "service_seconds": round(service_s, 4)}

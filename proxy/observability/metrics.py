@@ -1,6 +1,6 @@
 """Prometheus metrics: a view of the snapshot, taken when somebody scrapes.
 
-No label names a person; each label's values are a closed list: states, route classes, lanes, reasons, rules, directions.
+No label names a person; each label's values are a closed list: states, classes of routes and statuses, lanes, reasons, rules.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -62,6 +62,17 @@ def _clients(now: Snapshot) -> Iterator[Metric]:
     yield gauge("client_connections_limit", "Clients' connections allowed at once.", now.connections_limit)
     yield counter("client_connections_accepted", "Clients' connections accepted.", now.accepted_total)
     yield counters("requests", "Requests by route class.", "route_class", now.requests_total)
+    answers = (
+        ((route, status), number)
+        for route, statuses in now.answers_total.items()
+        for status, number in statuses.items()
+    )
+    yield counters_by(
+        "answers",
+        "The homeserver's answers to clients by route class and status class.",
+        ("route_class", "status_class"),
+        answers,
+    )
     enforced = (((reason, "enforce"), number) for reason, number in now.refused_total.items())
     reported = (((reason, "report"), number) for reason, number in now.rules.reported_total.items())
     yield counters_by(

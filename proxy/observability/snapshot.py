@@ -114,7 +114,8 @@ class SettingsFigures:
 class Snapshot:
     """All figures are since start or of now; durations in seconds, sizes in bytes.
 
-    `loop_lag_worst_s` is of the last minute. `listener`, `operators` and `egress` come from parts above, as they name them.
+    `answers_total`: the homeserver's, by route class and status class (`2xx`). `loop_lag_worst_s` is of the last
+    minute. `listener`, `operators` and `egress` come from parts above, as they name them.
     """
 
     version: str
@@ -127,6 +128,7 @@ class Snapshot:
     connections_limit: int
     accepted_total: int
     requests_total: Mapping[str, int]
+    answers_total: Mapping[str, Mapping[str, int]]
     refused_total: Mapping[str, int]
     left_total: int
     open_descriptors: int

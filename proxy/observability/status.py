@@ -37,6 +37,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             **(snapshot.listener or {}),
         },
         "requests_total": dict(snapshot.requests_total),
+        "answers_total": {route: dict(statuses) for route, statuses in snapshot.answers_total.items()},
         "refused_total": dict(snapshot.refused_total),
         "reported_total": dict(rules.reported_total),
         "would_wait_total": rules.would_wait_total,

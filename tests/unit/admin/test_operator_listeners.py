@@ -113,6 +113,11 @@ def test_health_readiness_and_metrics_are_told():
         assert status == 200
         assert "content-type: text/plain; version=" in head
         assert "fairgate_open_descriptors 3.0" in body
+        figures = dict(line.rsplit(" ", 1) for line in body.splitlines() if not line.startswith("#"))
+        assert float(figures["process_resident_memory_bytes"]) > 1e6
+        assert float(figures["process_cpu_seconds_total"]) > 0
+        names = [line.split()[2] for line in body.splitlines() if line.startswith("# TYPE")]
+        assert len(names) == len(set(names))
 
         world.why_not = "the homeserver does not answer"
         assert (await request(at, "GET /readyz", HOST))[::2] == (503, "the homeserver does not answer\n")

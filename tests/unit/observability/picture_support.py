@@ -91,6 +91,7 @@ SNAPSHOT = made(
     homeserver="http://127.0.0.1:8008",
     connections={"parked": number(), "open": number()},
     requests_total={"vital": number(), "requests": number()},
+    answers_total={"vital": {"2xx": number(), "5xx": number()}},
     refused_total={"head_too_large": number()},
     loop_lag_s=0.001,
     pool=POOL,

@@ -14,7 +14,7 @@ from proxy.observability.status import status_document
 
 LABELS = {
     "state", "route_class", "reason", "mode", "lane", "rule", "verdict", "outcome", "direction", "profile",
-    "version", "le", "kind",
+    "version", "le", "kind", "status_class",
 }  # fmt: skip
 
 

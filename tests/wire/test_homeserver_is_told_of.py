@@ -1,6 +1,6 @@
-"""What the log and `/readyz` say while the homeserver cannot be used."""
+"""What the log and `/readyz` say of how it goes with the homeserver."""
 
-from harness import OK, Answer
+from harness import OK, Answer, until
 from structlog.testing import capture_logs
 from test_life_of_a_connection import a_closed_port
 
@@ -56,3 +56,22 @@ def test_ready_tells_a_homeserver_that_is_not_there_from_one_that_has_not_said_w
 
     in_a_world(tell)
     in_a_world(tell_of_none, homeserver_port=a_closed_port())
+
+
+def test_the_line_of_a_request_tells_its_wait_from_its_service(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((Answer(b""),))
+        line = await world.connect()
+        with capture_logs() as told:
+            await line.send(GET)
+            await until(lambda: len(world.homeserver.script.requests) == 1)
+            world.homeserver.lines[0].transport.write(OK)
+            await line.until_received(OK)
+        (said,) = (line for line in told if line["event"] == "request")
+        assert said["wait_seconds"] == 0
+        assert 0 < said["service_seconds"] <= said["seconds"]
+        answers = world.application.snapshot().answers_total
+        assert answers["requests"]["2xx"] == 1
+        line.transport.abort()
+
+    in_a_world(tell, log={"access": "all"})
