@@ -362,6 +362,7 @@ class Application:
         self._lag_s = lag_s = max(0.0, now - self._turn_due)
         self._worst_lag.latest = max(self._worst_lag.latest, lag_s)
         self._worst_lag.value(now)  # turns the slots
+        self._notify.alive(now)
         try:
             self._overdue += self.listener.connections.passed(now)
             self._end_overdue()
