@@ -63,7 +63,7 @@ _CONNECTIONS_PER_TUNNEL = 4  # where the settings say how many connections there
 
 def figures_of(settings: Settings, profile: str | None) -> Figures:
     """Give the figures of a profile under the settings; None while the homeserver has not said what it is."""
-    given = given_figures(settings.lanes, settings.sync)
+    given = given_figures(settings.lanes, settings.sync, settings.from_environment)
     if profile is not None:
         return figures(profile, given)
     waits = figures(_WAITS_UNTIL_KNOWN, given)
@@ -170,6 +170,7 @@ def rules(settings: Settings, profile: str | None) -> Rules:
         bodies=settings.bodies,
         exempt=settings.clients.exempt,
         mode=settings.mode,
+        from_environment=settings.from_environment,
     )
 
 

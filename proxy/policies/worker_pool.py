@@ -54,6 +54,11 @@ class PoolRule:
     lanes: tuple[LaneRule, ...]
 
 
+def flow_cap(pool_workers: int, share: float) -> int:
+    """Give how many of a pool's workers one flow may have in a lane, which may itself have fewer."""
+    return max(1, int(pool_workers * share))
+
+
 class Ticket(Claim):
     """One request's claim to a worker of a lane.
 
@@ -236,7 +241,7 @@ class Lane:
         self.workers = workers
         self.excess = excess_of(self.held, workers)
         self.free = workers - taken + self.excess
-        self.flow_cap = max(1, int(self.pool.workers * rule.share))
+        self.flow_cap = flow_cap(self.pool.workers, rule.share)
         self.source_cap = max(1, int(workers * address_share))
         self.bounded = len(self.pool.lanes) > 1
         self.guaranteed = rule.guaranteed

@@ -234,6 +234,11 @@ class Client:
             BUFFER[: len(piece)] = piece
             self.connection.buffer_updated(len(piece))
 
+    async def until_all_ahead_is_served(self):
+        async with asyncio.timeout(5):
+            while self.connection.in_turn:  # noqa: ASYNC110  (it is the loop's turns that are waited for)
+                await asyncio.sleep(0)
+
     def serve(self):
         """Let the homeserver have the request."""
         upstream = self.exchange.upstream = Upstream()

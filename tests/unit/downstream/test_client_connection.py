@@ -40,9 +40,7 @@ def test_a_thousand_requests_sent_ahead_that_are_all_refused_at_once_are_all_ans
     async def tell(client):
         client.send(GET * 500)
         client.send(GET * 500)
-        async with asyncio.timeout(5):
-            while client.connection.in_turn:
-                await asyncio.sleep(0)
+        await client.until_all_ahead_is_served()
         assert client.transport.written == b"<line_full>" * 1000
         assert client.connection.state is State.PARKED
         assert client.connection.kept == b""
@@ -59,9 +57,7 @@ def test_of_what_is_sent_ahead_only_a_few_requests_are_served_before_others_are_
         assert client.transport.written.count(b"<line_full>") < 20
         client.send(GET * 2000)
         assert client.transport.paused, "more than 16 KiB ahead"
-        async with asyncio.timeout(5):
-            while client.connection.in_turn:
-                await asyncio.sleep(0)
+        await client.until_all_ahead_is_served()
         assert client.transport.written == b"<line_full>" * 2500
         assert not client.transport.paused
 
@@ -83,9 +79,7 @@ def test_an_end_behind_what_was_sent_ahead_comes_after_it(run):
     async def tell(client):
         client.send(GET * 50)
         assert client.connection.eof_received()
-        async with asyncio.timeout(5):
-            while client.connection.in_turn:
-                await asyncio.sleep(0)
+        await client.until_all_ahead_is_served()
         assert client.transport.written == b"<line_full>" * 50
         assert client.connection.state is State.LINGER
 
