@@ -94,11 +94,11 @@ class Application:
             self.profile = settings.homeserver.profile
         #: As it was started: another `egress.listen` needs a restart.
         self._egress_listens = settings.egress.listen is not None
-        self._fit = Fit(0, 0, 0)
+        self._fit = Fit(0, 0, 0, 0)
         fitted = self._fitted(settings, self.profile)
         self._hold(settings, fitted)
         self.pool = parts.pool(settings.homeserver, self._fit.upstream, self._upstreams)
-        self.pipeline = parts.pipeline(settings, fitted.figures, self.pool, self._spool)
+        self.pipeline = parts.pipeline(settings, fitted.figures, self._fit.tunnels, self.pool, self._spool)
         self.listener = Listener(
             self.pipeline,
             settings.connections,
@@ -160,6 +160,8 @@ class Application:
 
     async def _detect_profile(self) -> None:
         profile = await detect_profile(self._settings.homeserver.url)
+        if self._settings.homeserver.profile != "auto":
+            return  # a reload said it meanwhile
         try:
             fitted = self._fitted(self._settings, profile)
         except StartError as error:
@@ -229,7 +231,7 @@ class Application:
 
     def _reconfigure(self, settings: Settings, fitted: parts.Fitted) -> None:
         self._hold(settings, fitted)
-        parts.reconfigure(self.pipeline, settings, fitted.figures)
+        parts.reconfigure(self.pipeline, settings, fitted.figures, self._fit.tunnels)
         self.pool.resize(settings.homeserver.connections or self._fit.upstream)
         self.listener.configure(
             settings.connections, max_connections=self._fit.clients, access=settings.log.access

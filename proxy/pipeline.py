@@ -286,8 +286,10 @@ class Pipeline:
         self.waits.left(exchange, now)
 
     def tunnelled(self, exchange: Exchange) -> None:
-        """It is a tunnel now, and needs no worker any more."""
-        self.workers.give_back(exchange, clock.now())
+        """It is a tunnel now: what it was asked for is answered, so it needs no worker and no place at the gate any more."""
+        now = clock.now()
+        self.workers.give_back(exchange, now)
+        self.background.ended(exchange, now, abandoned=False)
 
     def ended(self, exchange: Exchange, now: float) -> None:
         """The homeserver is done with it."""
