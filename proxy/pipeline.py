@@ -64,8 +64,10 @@ class Pipeline:
     ) -> None:  # fmt: skip
         self.pool = pool
         self.gates = gates
-        self.identity, self.tunnels, self.waits, self.first_syncs = gates[:4]
-        self.uploads, self.streams, self.background, self.workers, self.pushers = gates[4:]
+        self.identity, self.tunnels = gates.identity, gates.tunnels
+        self.waits, self.first_syncs = gates.waits, gates.first_syncs
+        self.uploads, self.streams = gates.uploads, gates.streams
+        self.background, self.workers, self.pushers = gates.background, gates.workers, gates.pushers
         for gate in gates:
             gate.steps = self
         self.bodies = bodies

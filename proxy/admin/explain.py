@@ -11,7 +11,8 @@ from proxy.identity.principal import Exemptions
 from proxy.identity.settings import ExemptSettings
 from proxy.matrix.endpoint import Endpoint, Poll, RouteClass
 from proxy.matrix.profiles import Figures, LaneFigures, figures
-from proxy.matrix.routes import find_endpoint, sync_timeout_s
+from proxy.matrix.routes import find_endpoint
+from proxy.matrix.sync_request import sync_timeout_s
 from proxy.policies.background_gate import PER_FLOW_IN_LINE
 from proxy.policies.background_match import BackgroundMatch, timeout_s
 from proxy.policies.background_settings import BackgroundSettings

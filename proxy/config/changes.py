@@ -7,8 +7,8 @@ from pydantic import BaseModel
 from proxy.config.mistakes import Location, path_text
 from proxy.config.settings import Settings
 
-#: Sections and keys that are used once, at start: sockets, connections already made, directories, memory that is shared out, the
-#: start of a limit that learns.
+#: Sections and keys that are used once, at start: sockets, connections already made, directories, memory that is shared out,
+#: the start of a limit that learns.
 NEEDS_RESTART: tuple[Location, ...] = (
     ("listen",),
     ("homeserver", "url"),

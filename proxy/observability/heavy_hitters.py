@@ -49,10 +49,6 @@ class HeavyHitters:
         top = nlargest(most, self._counts.items(), key=lambda item: item[1])
         return [Hitter(name, count, self._errors[name]) for name, count in top]
 
-    def count(self, name: str) -> int:
-        """Give a name's count; 0 where it is not in the book."""
-        return self._counts.get(name, 0)
-
     def _take_least(self) -> tuple[int, str]:
         while True:
             count, name = heappop(self._heap)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from proxy.matrix.routes import RouteClass
+from proxy.matrix.endpoint import RouteClass
 from proxy.policies.background_settings import BackgroundMatchSettings, BackgroundTimeoutSettings
 
 _MAX_AGENTS: Final = 1024

@@ -118,13 +118,6 @@ class BodyStore:
         if self._starved:
             self._notify_soon()
 
-    def move(self, flow: Hashable | None, *, confirmed: bool) -> bool:
-        """Charge what is spooled to another flow from now on; False, and nothing changes, where that has no room."""
-        stores, lease = self._stores, self._disk_lease
-        if lease is not None and not stores.disk.move(lease, flow, confirmed=confirmed):
-            return False
-        return stores.memory.move(self._memory_lease, flow, confirmed=confirmed)
-
     # For the reader.
 
     def take_next(self, max_bytes: int) -> bytes:

@@ -5,7 +5,6 @@
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from typing import cast
 
 import structlog
@@ -23,9 +22,6 @@ _MAX_WAIT_S = 30.0  # for a connection, when all are taken
 _WRITE_HIGH_WATER_BYTES = 65_536
 
 _log = structlog.get_logger("fairgate.upstream")
-
-#: Connects a protocol made by the factory to the homeserver.
-Connect = Callable[[asyncio.AbstractEventLoop, Callable[[], UpstreamConnection]], "asyncio.Future[object]"]
 
 
 class Pool:
@@ -46,11 +42,6 @@ class Pool:
         self._connections: set[UpstreamConnection] = set()
         self.failing_since: float | None = None
         self._opened_total = self._reused_total = self._resent_total = self._failed_total = 0
-
-    @property
-    def limit(self) -> int:
-        """How many connections there may be."""
-        return self._state.limit
 
     def resize(self, limit: int) -> None:
         """Allow so many connections from now on; none is closed for it."""
