@@ -31,7 +31,7 @@ from proxy.http1.request_head import RequestHead
 from proxy.identity.client_key import Client, ClientKeys
 from proxy.identity.principal import Principal, anonymous
 from proxy.matrix.endpoint import Lane, Poll, RouteClass
-from proxy.matrix.profiles import Figures
+from proxy.matrix.profiles import SYNC_SLACK_S, SYNC_UNKNOWN_S, Figures
 from proxy.matrix.routes import find_endpoint
 from proxy.matrix.sync_request import lower_timeout
 from proxy.mechanisms.rate_floor import RateFloor
@@ -45,8 +45,6 @@ from proxy.upstream.request_body import RequestBody
 _SYNC, _FIRST_SYNC = RouteClass.SYNC, RouteClass.FIRST_SYNC
 _MEDIA, _FEDERATION = RouteClass.MEDIA, RouteClass.FEDERATION
 _NO_POLL, _APPSERVICES = Poll.NONE, Lane.APPSERVICES
-_SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
-_SYNC_UNKNOWN_S = 210.0
 _UPGRADE = b"\r\nConnection: Upgrade\r\nUpgrade: websocket"
 _HINT_S = (5.0, 30.0)  # the first, and the longest, while an outage lasts: §10.1
 _OUTAGE_JITTER: Final = 0.5
@@ -128,7 +126,7 @@ class Pipeline:
             if target is not head.target:
                 line = b"%b %b HTTP/1.1" % (head.method, target)
             if endpoint.route is _SYNC:
-                deadline_s = _SYNC_UNKNOWN_S if asked_s is None else asked_s + _SYNC_SLACK_S
+                deadline_s = SYNC_UNKNOWN_S if asked_s is None else asked_s + SYNC_SLACK_S
         wire_head = b"".join((line, fields.wire, added, b"\r\n\r\n"))
         exchange = Exchange(port, asker, head, endpoint, wire_head, self, deadline_s, now)
         exchange.request_id = request_id

@@ -16,6 +16,7 @@ import structlog
 
 from proxy import clock
 from proxy.errors import Reason
+from proxy.http1.deadlines import NEVER
 from proxy.observability.durations import Durations
 from proxy.observability.heavy_hitters import HeavyHitters
 from proxy.observability.logs import redact_target
@@ -23,7 +24,6 @@ from proxy.observability.repeats import Repeats, Told
 from proxy.observability.settings import LogSettings
 from proxy.observability.trace import Trace
 
-_NEVER: Final = float("inf")
 _SWITCHED: Final = 101
 #: Flows whose refusals are counted by name; of more, the ones with fewest give way.
 REFUSED_FLOWS: Final = 1024
@@ -124,14 +124,14 @@ class Recorder:
         """Take other settings."""
         self._tells = settings.access != "none"
         self._tells_each = settings.access == "all"
-        self._slow_s = _NEVER if settings.slow_seconds is None else settings.slow_seconds
+        self._slow_s = NEVER if settings.slow_seconds is None else settings.slow_seconds
         self._top_every_s = settings.top_every_seconds
-        self._top_at = _NEVER if self._top_every_s is None else now + self._top_every_s
+        self._top_at = NEVER if self._top_every_s is None else now + self._top_every_s
         self._open_trace(settings.trace)
 
     def close(self) -> None:
         """Write what is left to be told."""
-        for told in self._repeats.due(_NEVER):
+        for told in self._repeats.due(NEVER):
             self._tell_repeats(told)
         self._close_trace()
 

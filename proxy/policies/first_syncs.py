@@ -10,10 +10,11 @@ from collections.abc import Hashable
 from enum import IntEnum
 from typing import Final, Generic, TypeVar
 
+from proxy.http1.deadlines import NEVER
+
 Owner = TypeVar("Owner")
 
 LINE: Final = 16  # of an account; a client that opens more has a loop
-NEVER: Final = float("inf")
 
 
 class Turn(IntEnum):

@@ -15,6 +15,7 @@ Left to others: what a lane is for, who is confirmed or exempt, timers, jitter, 
 from collections.abc import Sequence
 from typing import Final
 
+from proxy.http1.deadlines import NEVER
 from proxy.policies.worker_line import (
     NOBODY,
     bring_up,
@@ -61,8 +62,6 @@ __all__ = [
 GRANTED: Final = 0
 PARKED: Final = 1
 REFUSED: Final = 2
-
-NEVER: Final = float("inf")
 
 
 class WorkerShare:

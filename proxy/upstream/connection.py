@@ -11,8 +11,8 @@ from proxy import clock
 from proxy.errors import Reason
 from proxy.http1.chunked import BadChunkError, ChunkedBody
 from proxy.http1.deadlines import NEVER
+from proxy.http1.fields import CHUNKED
 from proxy.http1.response_head import (
-    CHUNKED,
     UNTIL_CLOSE,
     ResponseBrokenError,
     ResponseHead,

@@ -7,8 +7,8 @@ homeserver works on its request is replaced by `NOBODY`: the answer is read and 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from proxy.errors import Reason
+from proxy.http1.fields import CHUNKED
 from proxy.http1.request_head import RequestHead
-from proxy.http1.response_head import CHUNKED as RESPONSE_CHUNKED
 from proxy.http1.response_head import UNTIL_CLOSE, ResponseHead
 from proxy.upstream.request_body import RequestBody
 
@@ -337,7 +337,7 @@ class Exchange:
             self.closes = True
         if self.head.minor:
             return response.wire + (_CLOSE if self.closes else _END)
-        if length == RESPONSE_CHUNKED:
+        if length == CHUNKED:
             self.closes = True
             return response.wire + _CLOSE  # without its coding: parse_response_head
         return response.wire + (_CLOSE if self.closes else _KEEP_ALIVE)

@@ -8,7 +8,7 @@ homeserver takes it.
 from typing import TYPE_CHECKING, Final
 
 from proxy.http1.chunked import ChunkedBody
-from proxy.http1.request_head import CHUNKED
+from proxy.http1.fields import CHUNKED
 from proxy.mechanisms.rate_floor import RateFloor
 from proxy.spool.body_store import BUDGET, TAKEN, BodyStore
 

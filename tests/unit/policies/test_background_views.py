@@ -11,7 +11,7 @@ from gate_support import (
     Story,
 )
 
-from proxy.policies.background_gate import NEVER
+from proxy.http1.deadlines import NEVER
 from proxy.policies.background_settings import BackgroundSettings
 from proxy.policies.gate_values import AdmitsAgain, StartedRefusing
 
