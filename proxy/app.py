@@ -96,7 +96,7 @@ class Application:
         self._egress_listens = settings.egress.listen is not None
         self._fit = Fit(0, 0, 0, 0)
         fitted = self._fitted(settings, self.profile)
-        self._hold(settings, fitted)
+        self._adopt_fit(settings, fitted)
         self.pool = parts.pool(settings.homeserver, self._fit.upstream, self._upstreams)
         self.pipeline = parts.pipeline(settings, fitted.figures, self._fit.tunnels, self.pool, self._spool)
         self.listener = Listener(
@@ -166,7 +166,8 @@ class Application:
             fitted = self._fitted(self._settings, profile)
         except StartError as error:
             _log.error(
-                "the homeserver's profile does not fit: the careful figures hold on", detail=str(error)
+                "the homeserver's profile does not fit: the conservative `generic` figures stay",
+                detail=str(error),
             )
             self.profile = GENERIC
             return
@@ -217,8 +218,8 @@ class Application:
                 f"the limit of open files, {limit}, is too small: raise it (ulimit -n, LimitNOFILE)"
             ) from None
 
-    def _hold(self, settings: Settings, fitted: parts.Fitted) -> None:
-        """Let it hold from now on; say so once where the limit lowers some."""
+    def _adopt_fit(self, settings: Settings, fitted: parts.Fitted) -> None:
+        """Adopt a fit; warn once where the limit of open files lowers settings."""
         before, self._fit = self._fit, fitted.fit
         wanted = (settings.connections.max, fitted.wanted_waits)
         if self._fit != before and (self._fit.clients, self._fit.waits) != wanted:
@@ -230,7 +231,7 @@ class Application:
             )
 
     def _reconfigure(self, settings: Settings, fitted: parts.Fitted) -> None:
-        self._hold(settings, fitted)
+        self._adopt_fit(settings, fitted)
         parts.reconfigure(self.pipeline, settings, fitted.figures, self._fit.tunnels)
         self.pool.resize(settings.homeserver.connections or self._fit.upstream)
         self.listener.configure(
@@ -238,8 +239,8 @@ class Application:
         )
 
     def _not_reloaded(self, mistakes: tuple[str, ...]) -> Reloaded:
-        _log.error("the settings are wrong: nothing changes", mistakes=mistakes)
-        self._notify.ready("The settings are wrong, those of before hold")
+        _log.error("the settings are invalid: those of before stay in force", mistakes=mistakes)
+        self._notify.ready("The settings are invalid: those of before stay in force")
         self.reloaded = Reloaded(clock.wall_time(), (), (), mistakes)
         return self.reloaded
 
@@ -407,8 +408,6 @@ def _spool(settings: Settings, max_files: int) -> Spool:
     try:
         directory = spool_directory(settings.bodies.spool_directory, settings.state_directory)
         return Spool(directory, max_files=max_files)
-    except (
-        SpoolDirectoryError,
-        FileNotFoundError,
-    ) as error:  # the latter: no temporary directory can be used
+    # FileNotFoundError: no temporary directory can be used.
+    except (SpoolDirectoryError, FileNotFoundError) as error:
         raise StartError(f"spool files need a directory that can be written to: {error}") from error

@@ -226,7 +226,7 @@ class Pipeline:
             self._may_read(exchange, body.read_bytes, clock.now())
 
     def body_lost(self, exchange: Exchange) -> None:
-        """The disk lost a part of it."""
+        """Give up a request of whose body the disk lost a part."""
         self._give_up(exchange, Reason.SPOOL_FAILED)
 
     def body_streams(self, exchange: Exchange) -> None:

@@ -39,9 +39,8 @@ class ClientConnection(ClientRequests):
     def connection_made(self, transport: "asyncio.BaseTransport") -> None:
         """Begin to wait for the first byte."""
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(
-            high=0
-        )  # what it does not send at once is kept where it is charged
+        # What it does not send at once is kept where it is charged.
+        self.transport.set_write_buffer_limits(high=0)
         self.opened_at = self._listener.turn_at
         settings = self._listener.settings
         within_s = settings.tls_hello_seconds if self.state is State.HELLO else settings.first_byte_seconds

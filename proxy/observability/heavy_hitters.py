@@ -25,9 +25,8 @@ class HeavyHitters:
         self._room = room
         self._counts: dict[str, int] = {}
         self._errors: dict[str, int] = {}
-        self._heap: list[
-            tuple[int, str]
-        ] = []  # one entry a name, with a count of some time ago: never more than now
+        #: One entry a name, with a count of some time ago: never more than now.
+        self._heap: list[tuple[int, str]] = []
 
     def add(self, name: str) -> None:
         """Count one more event of this name."""

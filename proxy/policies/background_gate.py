@@ -59,9 +59,8 @@ class BackgroundGate(Generic[Owner]):
         self._hold_s = settings.hold_seconds
         self._max_wait_s = settings.max_wait_seconds
         self._fast_fraction = settings.fast_fraction
-        self._turn_s = (
-            settings.timeout_seconds.default * settings.fast_fraction
-        )  # few take a place for longer
+        # Few take a place for longer.
+        self._turn_s = settings.timeout_seconds.default * settings.fast_fraction
         if self._feedback.configure(settings):
             self._who_waits_asked()
 

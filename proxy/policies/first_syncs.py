@@ -45,9 +45,8 @@ class FirstSyncs(Generic[Owner]):
     def __init__(self, max_wait_s: float) -> None:
         self.max_wait_s = max_wait_s
         self.refused_total = 0
-        self._lines: dict[
-            Hashable, OrderedDict[FirstSync[Owner], None]
-        ] = {}  # the first of each has its turn
+        #: The first of each has its turn.
+        self._lines: dict[Hashable, OrderedDict[FirstSync[Owner], None]] = {}
         self._waits: OrderedDict[FirstSync[Owner], None] = OrderedDict()  # by `until`
 
     @property

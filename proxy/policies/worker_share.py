@@ -70,9 +70,8 @@ class WorkerShare:
     def __init__(
         self, pools: Sequence[PoolRule], *, now: float, address_share: float = 0.875, max_lead_s: float = 10.0
     ) -> None:
-        self.displaced: Ticket | None = (
-            None  # by the last `ask` that did not grant: who lost its place in line to it
-        )
+        #: By the last `ask` that did not grant: who lost its place in line to it.
+        self.displaced: Ticket | None = None
         self._numbers = 0
         self._pools = [Pool(rule, max_lead_s, now) for rule in pools]
         self._lanes = [lane for pool in self._pools for lane in pool.lanes]

@@ -351,7 +351,7 @@ class BodyStore:
             self._stores.memory.give_back(self._memory_lease, over)
 
     def _return_space(self) -> None:
-        """Give back what the file does not take up any more, or did not come to; not while it may still come to it."""
+        """Give back the room on disk that was taken and that the file does not use; not while a write may still use it."""
         file, lease = self._file, self._disk_lease
         if file is None or lease is None or file.busy:
             return

@@ -163,7 +163,7 @@ class Pool:
             reused_total=self._reused_total,
             resent_total=self._resent_total,
             failed_total=self._failed_total,
-            failing_since_s=None if failing_since is None else clock.now() - failing_since,
+            failing_for_s=None if failing_since is None else clock.now() - failing_since,
         )
 
     # Connecting.
