@@ -2,6 +2,7 @@
 
 import asyncio
 import resource
+from collections.abc import Awaitable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -381,9 +382,9 @@ class Application:
             self._schedule_turn()
 
 
-async def _started(starting: "asyncio.Future[None] | object", what: str) -> None:
+async def _started(starting: Awaitable[None], what: str) -> None:
     try:
-        await starting  # type: ignore[misc]
+        await starting
     except OSError as error:
         raise StartError(f"cannot listen at {what}: {error.strerror or error}") from error
 

@@ -182,7 +182,7 @@ class Reason(Enum):
         True,
     )
 
-    def __new__(cls, label: str, status: int, errcode: str, text: str, retry: bool = False) -> Self:  # noqa: FBT001, FBT002
+    def __new__(cls, label: str, status: int, errcode: str, text: str, retry: bool = False) -> Self:  # noqa: FBT001, FBT002 - a row of the table
         """Make `Reason("head_timeout")` and `reason.value` the label, with the rest as attributes."""
         reason = object.__new__(cls)
         reason._value_ = label

@@ -72,7 +72,7 @@ class OriginConnection(asyncio.BufferedProtocol):
             self.exchange.origin_ended(in_order=True)
         return False
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's shape
         """Forget it; who waits for an answer is told."""
         self._kept.sweep.remove(self)
         self._kept.forget(self)

@@ -10,7 +10,7 @@ What every request costs is `ended`: two appends and two comparisons.
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -21,6 +21,7 @@ from proxy.observability.durations import Durations
 from proxy.observability.heavy_hitters import HeavyHitters
 from proxy.observability.logs import redact_target
 from proxy.observability.repeats import Repeats, Told
+from proxy.observability.request import Claim, Request
 from proxy.observability.settings import LogSettings
 from proxy.observability.trace import Trace
 
@@ -31,74 +32,6 @@ TOP_IN_LOG: Final = 10
 
 _log = structlog.get_logger("fairgate.access")
 _log_top = structlog.get_logger("fairgate.top")
-
-
-class Head(Protocol):
-    """What is read of a request's head."""
-
-    method: bytes
-    target: bytes
-
-
-class Route(Protocol):
-    """What is read of an endpoint."""
-
-    @property
-    def route(self) -> int:
-        """The route class's number."""
-
-    @property
-    def label(self) -> str:
-        """The route class's name."""
-
-    @property
-    def name(self) -> str:
-        """The endpoint's name."""
-
-
-class Claim(Protocol):
-    """What is read of a worker that was asked for."""
-
-    asked_at: float
-    started_at: float
-
-
-class Asking(Protocol):
-    """What is read of who asks."""
-
-    key: str
-    flow: str
-
-
-class Request(Protocol):
-    """What is read of a request; an `Exchange` is one."""
-
-    @property
-    def head(self) -> Head:
-        """Its head."""
-
-    @property
-    def endpoint(self) -> Route:
-        """Where it goes."""
-
-    @property
-    def ticket(self) -> Claim | None:
-        """The worker it has."""
-
-    @property
-    def asker(self) -> Any:
-        """Who its peer is."""
-
-    @property
-    def principal(self) -> Asking | None:
-        """Who asks."""
-
-    request_id: bytes
-    status: int
-    failure: Reason | None
-    started_at: float
-    sent_at: float
-
 
 #: One flow and what it had: name, worker-seconds in all since it is known, and what it holds now.
 TopFlow = tuple[str, float, int, int]
@@ -244,8 +177,7 @@ def _flow_of(request: Request | None) -> str | None:
         return None
     if request.principal is not None:
         return request.principal.flow
-    key: str = request.asker.key
-    return key
+    return request.asker.key
 
 
 def about(request: Request | None, now: float) -> dict[str, object]:

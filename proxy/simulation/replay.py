@@ -270,7 +270,7 @@ class _Poll:
 
     __slots__ = ("exempt", "flow", "one", "service_s")
 
-    def __init__(self, one: Recorded, flow: str, service_s: float, exempt: bool) -> None:  # noqa: FBT001
+    def __init__(self, one: Recorded, flow: str, service_s: float, exempt: bool) -> None:  # noqa: FBT001 - a record
         self.one = one
         self.flow = flow
         self.service_s = service_s

@@ -67,7 +67,7 @@ class ClientPort(Protocol):
     def tunnel_bytes(self, data: bytes) -> None:
         """Send bytes of a tunnel to the client."""
 
-    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001 - one state, set by it
         """Nobody can take more of the body now, or somebody can again."""
 
 
@@ -103,7 +103,7 @@ class Nobody:
     def tunnel_bytes(self, data: bytes) -> None:
         """Drop it."""
 
-    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001 - one state, set by it
         """Nobody sends."""
 
 
@@ -122,7 +122,7 @@ class UpstreamPort(Protocol):
     def has_sent_all(self) -> bool:
         """Whether all that was written is with the kernel."""
 
-    def set_client_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_client_full(self, full: bool) -> None:  # noqa: FBT001 - one state, set by it
         """The client cannot take more now, or can again."""
 
     def abandon(self) -> None:
@@ -296,7 +296,7 @@ class Exchange:
 
     # From the connection to the homeserver.
 
-    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001 - one state, set by it
         """It takes no more for now, or does again."""
         if self.body is not None:
             self.body.set_upstream_full(full)

@@ -151,7 +151,7 @@ class RequestBody:
         self._upstream_full = False
         self._pump()
 
-    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001 - the port's shape
         """The homeserver's side takes no more for now, or does again."""
         self._upstream_full = full
         if not full:
