@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from proxy.identity.principal import Exemptions
 from proxy.identity.settings import ExemptSettings
-from proxy.matrix.endpoint import Endpoint, Poll, RouteClass
+from proxy.matrix.endpoint import Endpoint, Lane, Poll, RouteClass
 from proxy.matrix.profiles import SYNC_SLACK_S, SYNC_UNKNOWN_S, Figures, LaneFigures, figures
 from proxy.matrix.routes import find_endpoint
 from proxy.matrix.sync_request import sync_timeout_s
@@ -199,11 +199,12 @@ def _lane(endpoint: Endpoint, known: Figures, rules: Rules, *, exempt: bool) -> 
 
 
 def _end(asked: Asked, endpoint: Endpoint, known: Figures, rules: Rules) -> list[Finding]:
-    waits = endpoint.route is RouteClass.SYNC
+    waits = endpoint.route is RouteClass.SYNC and endpoint.lane is not Lane.REQUESTS
     if waits:
         says = f"its timeout + {SYNC_SLACK_S:g} s, {SYNC_UNKNOWN_S:g} s where it is unknown"
     else:
-        says = f"{known.deadlines_s[endpoint.route]:g} s"
+        route = RouteClass.REQUESTS if endpoint.route is RouteClass.SYNC else endpoint.route
+        says = f"{known.deadlines_s[route]:g} s"
     findings = [
         Finding(
             "deadline", says, "it is a long poll" if waits else f"that is the time of class {endpoint.label}"

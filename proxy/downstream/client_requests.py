@@ -259,6 +259,8 @@ class ClientRequests(ClientSocket):
 
     def _may_go_on(self, unread_bytes: int) -> bool:
         """Tell whether what is kept and unread may be of use, its end being seen when it is read."""
+        if self.state is _TUNNEL:
+            return True
         body = None if self.exchange is None else self.exchange.body
         if body is not None and body.left:
             return body.left == CHUNKED or body.left <= unread_bytes + len(self.kept)

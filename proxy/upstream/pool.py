@@ -1,6 +1,7 @@
 """Connections to the homeserver: made when needed, kept while useful, given to whoever waited longest.
 
-`PoolState` books, this acts. Every wait here ends: a connect by its timeout, a place in line by `_MAX_WAIT_S`.
+`PoolState` books, this acts. Every wait here ends: a connect by its timeout, a place in line by `_MAX_WAIT_S`, or the
+deadline of what was asked.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ class Pool:
             self._reused_total += 1
             connection.begin(exchange, now)
             return
-        exchange.waits_until = now + _MAX_WAIT_S
+        exchange.waits_until = now + min(_MAX_WAIT_S, exchange.deadline_s)
         self._connect_as_needed()
 
     def withdraw(self, exchange: Exchange) -> None:

@@ -105,6 +105,14 @@ def long_head(fairgate: Any, number: int) -> socket.socket:
     return sock
 
 
+def waiting_head(fairgate: Any, number: int) -> socket.socket:
+    """A whole head of 58 KiB, of a request that waits for a worker; of more than a thousand the others are refused."""
+    sock = dial(fairgate, number)
+    fields = f"X: {'y' * 58_000}\r\n"
+    push(sock, request(f"{ROOM}/state?ms=2000", token=f"tok_l{number % 250}_1", fields=fields))
+    return sock
+
+
 def slow_body(fairgate: Any, number: int) -> socket.socket:
     """60 KiB of a body of 64."""
     sock = dial(fairgate, number)
@@ -151,6 +159,7 @@ HELD: dict[str, tuple[Callable[[Any, int], socket.socket], int]] = {
     "parked": (parked, 1_900),
     "slow head": (slow_head, 1_024 + 2_600),
     "long head": (long_head, 60_000 + 8_000),
+    "waiting head": (waiting_head, 58_000 + 16_000),
     "slow body": (slow_body, 65_536 + 8_000),
     "ahead of a wait": (ahead_of_a_wait, AHEAD + 8_000),
     "websockets": (websocket, AHEAD + 8_000),
@@ -160,9 +169,9 @@ HELD: dict[str, tuple[Callable[[Any, int], socket.socket], int]] = {
     "slow reader": (slow_reader, 262_144 + 262_144 + 196_608),
 }
 #: More accounts than there are workers ask for one: what an honest client waits until they are done is §4.4's promise.
-TAKES_WORKERS = {"websockets of 250", "pipelining of 250"}
+TAKES_WORKERS = {"websockets of 250", "pipelining of 250", "waiting head"}
 #: Of these an honest client waits half a minute, so none asks.
-CLOSES_LANES = {"websockets of 250"}
+CLOSES_LANES = {"websockets of 250", "waiting head"}
 
 
 @dataclass(frozen=True)
@@ -195,7 +204,7 @@ def hold(fairgate: Any, alone: Any, name: str, connections: int) -> Held:
             settle(fairgate)
         growth = pss_bytes(fairgate.child.pid) - before
         there = fairgate.connections()
-        at_rest = p99_ratio(fairgate, alone, range(300))
+        at_rest = float("nan") if name in CLOSES_LANES else p99_ratio(fairgate, alone, range(300))
     return Held(there, growth / connections, opened_in_s, beside.p99_ratio, at_rest, left(fairgate))
 
 

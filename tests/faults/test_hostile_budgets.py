@@ -6,6 +6,7 @@ A few hundred of each kind; `hostile.py` runs ten thousand. Budgets of CPU are r
 import pytest
 from faults_support import own_descriptors, site
 from hostile import (
+    CLOSES_LANES,
     FLOWS,
     HELD,
     MOST_OF_A_HEAD,
@@ -34,7 +35,7 @@ def test_a_hostile_client_that_stays_takes_no_more_than_its_budget_and_leaves_no
         held = hold(fairgate, alone, name, CONNECTIONS)
         assert held.bytes_each <= HELD[name][1]
         assert held.left == {}
-        assert held.honest_p99 < HONEST_RATIO
+        assert name in CLOSES_LANES or held.honest_p99 < HONEST_RATIO
         assert name in TAKES_WORKERS or held.honest_p99_meanwhile < float("inf")
         assert own_descriptors(fairgate) <= before
 

@@ -126,6 +126,25 @@ def test_what_cannot_change_while_running_is_named(reloading):
     reloading(tell)
 
 
+def test_a_profile_that_was_set_is_kept_whatever_the_homeserver_says_later(reloading):
+    async def tell(world, write):
+        world.homeserver.begin((Answer(OK),) * 2)
+        assert write({"homeserver.profile": "auto"}).mistakes == ()
+        write({"homeserver.profile": "synapse"})
+        await world.application._detect_profile()
+        assert world.application.profile == "synapse"
+
+    reloading(tell)
+
+
+def test_look_ups_take_another_deadline(reloading):
+    async def tell(world, write):
+        write({"identity.timeout_seconds": 1.5})
+        assert world.application.pipeline.identity.questions.timeout_s == 1.5
+
+    reloading(tell)
+
+
 def test_a_way_out_that_is_turned_on_or_off_waits_for_a_restart_and_is_named(reloading):
     async def tell(world, write):
         application = world.application
