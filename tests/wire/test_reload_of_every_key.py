@@ -120,6 +120,10 @@ SEEN = {
 }
 
 
+#: An attribute of a class that was compiled.
+COMPILED = types.GetSetDescriptorType
+
+
 def named(location):
     return ".".join(map(str, location))
 
@@ -199,6 +203,7 @@ def parts_of(found):
         for kind in type(found).__mro__:
             slots = getattr(kind, "__slots__", ())
             names.update((slots,) if isinstance(slots, str) else slots)
+            names.update(name for name, part in vars(kind).items() if isinstance(part, COMPILED))
     return [(name, getattr(found, name)) for name in names if hasattr(found, name)]
 
 
