@@ -332,6 +332,18 @@ class Homeserver:
         await until(lambda: all(line.transport.is_closing() for line in self.lines))
 
 
+#: A package's tests share a loop, and worlds on it: whose fault it is nobody can tell, so each of them notes it.
+_running: list[tuple[asyncio.AbstractEventLoop, "World"]] = []
+
+
+def _tell_worlds(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    worlds = [world for its_loop, world in _running if its_loop is loop]
+    for world in worlds:
+        world.faults.append(context)
+    if not worlds:
+        loop.default_exception_handler(context)
+
+
 class World:
     """Fairgate's data path as `Application` builds it, and a homeserver. `faults` is what the event loop complained of."""
 
@@ -346,12 +358,11 @@ class World:
         self.application: Application | None = None
         self.port = 0
         self._stopped = False
-        self._handler_before: object = None  # of the world around this one, on the same loop
 
     async def start(self, homeserver_port: int | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self._handler_before = loop.get_exception_handler()
-        loop.set_exception_handler(self._note_fault)
+        loop.set_exception_handler(_tell_worlds)
+        _running.append((loop, self))
         port = await self.homeserver.start()
         homeserver = {
             "url": f"http://127.0.0.1:{homeserver_port or port}",
@@ -380,12 +391,7 @@ class World:
             at_once.set()
             await self.stop_application(at_once)
         await self.homeserver.stop()
-        loop = asyncio.get_running_loop()
-        if loop.get_exception_handler() == self._note_fault:  # no other world was started since
-            loop.set_exception_handler(self._handler_before)
-
-    def _note_fault(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        self.faults.append(context)
+        _running.remove((asyncio.get_running_loop(), self))
 
     async def connect(self, address: str = "127.0.0.1") -> Line:
         """Open a client's connection, from any address of loopback: each is a client key of its own."""
