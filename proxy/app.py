@@ -109,7 +109,9 @@ class Application:
         )
         self._probe = HomeserverProbe(settings.homeserver.url)
         views = Views(self.snapshot, self.pipeline, self._rules, self.reload)
-        self.operators = OperatorListeners(settings.admin, settings.metrics, views, self._is_ready)
+        self.operators = OperatorListeners(
+            settings.admin, settings.metrics, views, self._is_ready, self._not_serving
+        )
         self.egress = parts.egress(settings, asyncio.get_running_loop())
         self.pipeline.pushers.learn = self.egress.learn
         if self._egress_listens:
@@ -248,6 +250,12 @@ class Application:
     async def _is_ready(self) -> bool:
         """Tell whether the homeserver answers and we know what it is."""
         return self.profile is not None and await self._probe.answers()
+
+    def _not_serving(self) -> str | None:
+        """Tell why no client should be sent here. An outage is no reason: our answer to it (§10.1) is the one clients heed."""
+        if self.listener.stopping:
+            return "stopping"
+        return "the homeserver has not said what it is" if self.profile is None else None
 
     async def stop(self, at_once: asyncio.Event) -> None:
         """End as §1.8 says: requests in flight may end within the drain time, unless `at_once` is set."""

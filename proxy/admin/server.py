@@ -1,7 +1,7 @@
 """The two listeners for operators, on aiohttp; nothing here touches the path of clients' requests.
 
-`metrics`: `/healthz` (the process runs), `/readyz` (the homeserver answers and we are not stopping), `/metrics`: nothing about
-a person. `admin`: what `api.py` lists, behind the guards of `guards.py`.
+`metrics`: `/healthz` (the process runs), `/servez` (we serve, whether or not the homeserver answers just now), `/readyz` (it
+answers and we are not stopping), `/metrics`: nothing about a person. `admin`: what `api.py` lists, behind `guards.py`.
 """
 
 import asyncio
@@ -34,7 +34,10 @@ _LIMITS: Final = Limits()
 
 
 class OperatorListeners:
-    """Both listeners; the views are asked for each request, `homeserver_answers` for each `/readyz`."""
+    """Both listeners; the views are asked for each request, `homeserver_answers` for each `/readyz`.
+
+    `not_serving` is asked for each `/servez`: why no client should be sent here, or None.
+    """
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class OperatorListeners:
         metrics: MetricsSettings,
         views: Views,
         homeserver_answers: Callable[[], Awaitable[bool]],
+        not_serving: Callable[[], str | None],
         limits: Limits = _LIMITS,
     ) -> None:
         self.configure(admin)
@@ -51,7 +55,7 @@ class OperatorListeners:
         self._admin = _Listener(address, admin_application(address, views, lambda: self._token), limits)
         self._metrics = _Listener(
             parse_listen_address(metrics.listen),
-            _metrics_application(views.snapshot, homeserver_answers),
+            _metrics_application(views.snapshot, homeserver_answers, not_serving),
             limits,
         )
 
@@ -167,13 +171,19 @@ class _Listener:
 
 
 def _metrics_application(
-    snapshot: Callable[[], Snapshot], homeserver_answers: Callable[[], Awaitable[bool]]
+    snapshot: Callable[[], Snapshot],
+    homeserver_answers: Callable[[], Awaitable[bool]],
+    not_serving: Callable[[], str | None],
 ) -> web.Application:
     registry = CollectorRegistry()
     registry.register(SnapshotCollector(snapshot))
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
+
+    async def servez(_: web.Request) -> web.Response:
+        why_not = not_serving()
+        return web.Response(text="ok\n") if why_not is None else web.Response(status=503, text=f"{why_not}\n")
 
     async def readyz(_: web.Request) -> web.Response:
         if snapshot().stopping:
@@ -188,6 +198,7 @@ def _metrics_application(
 
     application = web.Application(middlewares=[errors_as_json])
     application.router.add_get("/healthz", healthz)
+    application.router.add_get("/servez", servez)
     application.router.add_get("/readyz", readyz)
     application.router.add_get("/metrics", metrics)
     return application

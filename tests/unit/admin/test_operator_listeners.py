@@ -30,6 +30,7 @@ class World:
         self.now = SNAPSHOT
         self.answers = True
         self.answering = None
+        self.not_serving = None
         self.padding = ""
         self.asked = []
         self.reloaded = Reloaded()
@@ -89,6 +90,7 @@ def with_listeners(dialogue, admin="127.0.0.1:0", metrics="127.0.0.1:0", token=N
             MetricsSettings(listen=metrics),
             world,
             world.homeserver_answers,
+            lambda: world.not_serving,
             limits or Limits(),
         )
         await listeners.start()
@@ -120,6 +122,17 @@ def test_health_readiness_and_metrics_are_told():
         world.now = dataclasses.replace(SNAPSHOT, stopping=True)
         assert (await request(at, "GET /readyz", HOST))[::2] == (503, "stopping\n")
         assert (await request(at, "GET /healthz", HOST))[0] == 200
+
+    with_listeners(dialogue)
+
+
+def test_while_the_homeserver_does_not_answer_clients_are_still_sent_here():
+    async def dialogue(listeners, world):
+        at = listeners.metrics_address
+        world.answers = False
+        assert (await request(at, "GET /servez", HOST))[::2] == (200, "ok\n")
+        world.not_serving = "stopping"
+        assert (await request(at, "GET /servez", HOST))[::2] == (503, "stopping\n")
 
     with_listeners(dialogue)
 
