@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench-cost bench-fairness bench-dispatch bench-incident reference clean
+.PHONY: help run test lint format bench-cost bench-fairness bench-dispatch bench-incident bench-soak reference clean
 
 export HOMESERVER
 find_python = py=$$(tools/find-python)
@@ -10,51 +10,51 @@ help: ## show this list
 run: ## Fairgate on loopback with a Synapse of its own; HOMESERVER=http://host:port or unix:/path fronts yours
 	@$(find_python) && exec $$py -m tools.run
 
-test: .run/parts ## install what the tests need, check style and types, run everything
+test: parts ## install what the tests need, check style and types, run everything
 	@$(MAKE) --no-print-directory checks
-	@nice .venv/bin/python -m tools.compiled > .run/logs/compiled-ahead.log 2>&1 & # what packaging tests wait for
+	@# Ahead, for packaging tests: they wait for it, and where it fails they build it themselves and show why.
+	@nice .venv/bin/python -m tools.compiled > .run/logs/compiled-ahead.log 2>&1 &
 	.venv/bin/python -m pytest
 
-lint: ## style, types, layers
-	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'
+lint: fairgate ## style, types, layers
 	@$(MAKE) --no-print-directory checks
 
-format: ## let ruff format and fix
-	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'
+format: fairgate ## let ruff format and fix
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-bench-cost: ## CPU per proxied request against nginx, in the same run
-	@$(find_python) && $$py -m tools.parts
+bench-cost: parts ## CPU per proxied request against nginx, in the same run
 	.venv/bin/python -m benchmarks.cost
 
-bench-fairness: ## honest clients under attack: no proxy, nginx, HAProxy and Fairgate (25 minutes)
-	@$(find_python) && $$py -m tools.parts
+bench-fairness: parts ## honest clients under attack: no proxy, nginx, HAProxy and Fairgate (25 minutes)
 	.venv/bin/python -m benchmarks.fairness
 
-bench-incident: ## background work before a homeserver that struggles: declared and not (7 minutes)
-	@$(find_python) && $$py -m tools.parts
+bench-incident: parts ## background work before a homeserver that struggles: declared and not (7 minutes)
 	.venv/bin/python -m benchmarks.incident
 
-bench-dispatch: ## who waits how long in a model, and what a decision costs
-	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'
+bench-soak: parts ## half an hour of churn with time compressed: does anything grow, is anything left
+	.venv/bin/python -m benchmarks.soak --minutes 30
+
+bench-dispatch: fairgate ## who waits how long in a model, and what a decision costs
 	.venv/bin/python -m benchmarks.dispatch_table
 	.venv/bin/python -m benchmarks.dispatch_cost
 
-reference: ## write docs/configuration.md and the chart's schema anew, from the settings
-	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'
+reference: fairgate ## write docs/configuration.md and the chart's schema anew, from the settings
 	.venv/bin/python -m tools.reference
 
 clean: ## remove everything made here: venvs, the demo homeserver, caches
 	rm -rf .venv .run .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: checks .run/parts
+.PHONY: checks parts fairgate
 checks:
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 
-.run/parts:
+parts: # what tests and benches need
 	@$(find_python) && $$py -m tools.parts
+
+fairgate: # Fairgate in .venv, with the tools for its tests
+	@$(find_python) && $$py -c 'import tools.venvs; tools.venvs.ensure_fairgate("test")'

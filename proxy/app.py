@@ -2,7 +2,7 @@
 
 import asyncio
 import resource
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -42,7 +42,7 @@ from proxy.upstream.probe import HomeserverProbe
 from proxy.upstream.profile_detection import detect_profile
 
 _TURNS_PER_ROUND = 4
-_TURN_S = 0.25  # a deadline is found within a round of a second
+TURN_S = 0.25  # a deadline is found within a round of a second
 _LAG_SPAN_S = 60.0  # of which the worst lag is told
 _ENDED_AT_ONCE = 32  # a millisecond's work
 _BETWEEN_ENDS_S = 0.004
@@ -71,11 +71,11 @@ class StartError(Exception):
 
 
 class Application:
-    """Everything that runs, from `start` to `stop`."""
+    """Everything that runs, from `start` to `stop`. `turn_s`: from one look at the deadlines to the next."""
 
     def __init__(
         self, settings: Settings, path: Path | None = None, log_lines: LogLines | None = None, *,
-        handed_over: HandedOverSockets | None = None, notify: Notify | None = None,
+        handed_over: HandedOverSockets | None = None, notify: Notify | None = None, turn_s: float = TURN_S,
     ) -> None:  # fmt: skip
         self._settings = self._started_with = settings
         self._log_lines = log_lines
@@ -98,7 +98,7 @@ class Application:
         self._egress_listens = settings.egress.listen is not None
         self._fit = Fit(0, 0, 0, 0)
         fitted = self._fitted(settings, self.profile)
-        self._hold(settings, fitted)
+        self._adopt_fit(settings, fitted)
         self.pool = parts.pool(settings.homeserver, self._fit.upstream, self._upstreams)
         self.pipeline = parts.pipeline(settings, fitted.figures, self._fit.tunnels, self.pool, self._spool)
         self.listener = Listener(
@@ -121,8 +121,10 @@ class Application:
         self._started_at = clock.wall_time()
         self._settings_read = SettingsFigures(self._started_at)
         self._started = clock.now()
+        self._turn_s = turn_s
         self._turn: asyncio.TimerHandle | None = None
         self._overdue: list[ClientConnection] = []
+        self._ends: asyncio.TimerHandle | None = None
         self._turn_due = 0.0
         self._lag_s = 0.0
         self._worst_lag = RecentMaximum(_LAG_SPAN_S, clock.now())
@@ -170,7 +172,8 @@ class Application:
             fitted = self._fitted(self._settings, profile)
         except StartError as error:
             _log.error(
-                "the homeserver's profile does not fit: the careful figures hold on", detail=str(error)
+                "the homeserver's profile does not fit: the conservative `generic` figures stay",
+                detail=str(error),
             )
             self.profile = GENERIC
             return
@@ -223,8 +226,8 @@ class Application:
                 f"the limit of open files, {limit}, is too small: raise it (ulimit -n, LimitNOFILE)"
             ) from None
 
-    def _hold(self, settings: Settings, fitted: parts.Fitted) -> None:
-        """Let it hold from now on; say so once where the limit lowers some."""
+    def _adopt_fit(self, settings: Settings, fitted: parts.Fitted) -> None:
+        """Adopt a fit; warn once where the limit of open files lowers settings."""
         before, self._fit = self._fit, fitted.fit
         wanted = (settings.connections.max, fitted.wanted_waits)
         if self._fit != before and (self._fit.clients, self._fit.waits) != wanted:
@@ -236,7 +239,7 @@ class Application:
             )
 
     def _reconfigure(self, settings: Settings, fitted: parts.Fitted) -> None:
-        self._hold(settings, fitted)
+        self._adopt_fit(settings, fitted)
         parts.reconfigure(self.pipeline, settings, fitted.figures, self._fit.tunnels)
         self.pool.resize(settings.homeserver.connections or self._fit.upstream)
         self.listener.configure(
@@ -244,8 +247,8 @@ class Application:
         )
 
     def _not_reloaded(self, mistakes: tuple[str, ...]) -> Reloaded:
-        _log.error("the settings are wrong: nothing changes", mistakes=mistakes)
-        self._notify.ready("The settings are wrong, those of before hold")
+        _log.error("the settings are invalid: those of before stay in force", mistakes=mistakes)
+        self._notify.ready("The settings are invalid: those of before stay in force")
         self.reloaded = Reloaded(clock.wall_time(), (), (), mistakes)
         self._settings_read = replace(self._settings_read, read_at=self.reloaded.at, mistakes=mistakes)
         return self.reloaded
@@ -279,8 +282,9 @@ class Application:
         self.pool.close()
         if self._detection is not None:
             self._detection.cancel()
-        if self._turn is not None:
-            self._turn.cancel()
+        for timer in (self._turn, self._ends):
+            if timer is not None:
+                timer.cancel()
         await asyncio.sleep(0)  # aborted transports end in the next turn of the loop
         self.listener.hangups.close()
         self._spool.close()
@@ -352,19 +356,23 @@ class Application:
         }
 
     def _end_overdue(self) -> None:
-        """Act on clients' deadlines, a few at a time: thousands of idle connections may be due together, and others wait."""
+        """Act on clients' deadlines, a few at a time: thousands of idle connections may be due together, and others wait.
+
+        One chain of these at a time, which ends 8,000 a second: with more of them due, a deadline is found later.
+        """
         now = clock.now()
         overdue, self._overdue = self._overdue[:_ENDED_AT_ONCE], self._overdue[_ENDED_AT_ONCE:]
+        self._ends = None
         if self._overdue:
-            asyncio.get_running_loop().call_later(_BETWEEN_ENDS_S, self._end_overdue)
+            self._ends = asyncio.get_running_loop().call_later(_BETWEEN_ENDS_S, self._end_overdue)
         for client in overdue:
             if client.deadline_at <= now:
                 client.deadline_passed(now)
 
     def _schedule_turn(self) -> None:
         loop = asyncio.get_running_loop()
-        self._turn_due = clock.now() + _TURN_S
-        self._turn = loop.call_later(_TURN_S, self._take_turn)
+        self._turn_due = clock.now() + self._turn_s
+        self._turn = loop.call_later(self._turn_s, self._take_turn)
 
     def _take_turn(self) -> None:
         """Look at a part of all deadlines; let go of what is kept for a moment only."""
@@ -374,8 +382,9 @@ class Application:
         self._worst_lag.value(now)  # turns the slots
         self._notify.alive(now)
         try:
-            self._overdue += self.listener.connections.passed(now)
-            self._end_overdue()
+            if self._ends is None:  # else the next part waits until those of before are ended
+                self._overdue = self.listener.connections.passed(now)
+                self._end_overdue()
             for upstream in self._upstreams.passed(now):
                 upstream.deadline_passed(now)
             self.pool.end_waits(now)
@@ -398,9 +407,9 @@ def tell_dangers(warnings: Sequence[Mistake]) -> None:
         _log.warning("a setting is dangerous", detail=warning.with_line())
 
 
-async def _started(starting: "asyncio.Future[None] | object", what: str) -> None:
+async def _started(starting: Awaitable[None], what: str) -> None:
     try:
-        await starting  # type: ignore[misc]
+        await starting
     except OSError as error:
         raise StartError(f"cannot listen at {what}: {error.strerror or error}") from error
 
@@ -425,8 +434,6 @@ def _spool(settings: Settings, max_files: int) -> Spool:
     try:
         directory = spool_directory(settings.bodies.spool_directory, settings.state_directory)
         return Spool(directory, max_files=max_files)
-    except (
-        SpoolDirectoryError,
-        FileNotFoundError,
-    ) as error:  # the latter: no temporary directory can be used
+    # FileNotFoundError: no temporary directory can be used.
+    except (SpoolDirectoryError, FileNotFoundError) as error:
         raise StartError(f"spool files need a directory that can be written to: {error}") from error

@@ -87,12 +87,12 @@ class Reason(Enum):
         "line_timeout",
         429,
         "M_LIMIT_EXCEEDED",
-        "The homeserver is busy, and your share of it with your other requests",
+        "The homeserver is busy, and this request has waited in line as long as it may",
         True,
     )
     SYNC_DEVICE = ("sync_device", 429, "M_LIMIT_EXCEEDED", "Too many syncs of this device at once", True)
     SYNC_ACCOUNT = ("sync_account", 429, "M_LIMIT_EXCEEDED", "Too many syncs of this account at once", True)
-    SYNC_TOTAL = ("sync_total", 429, "M_LIMIT_EXCEEDED", "Too many syncs of all accounts at once", True)
+    SYNC_TOTAL = ("sync_total", 429, "M_LIMIT_EXCEEDED", "Too many syncs across all accounts at once", True)
     BACKGROUND_LINE = (
         "background_line",
         429,
@@ -182,7 +182,7 @@ class Reason(Enum):
         True,
     )
 
-    def __new__(cls, label: str, status: int, errcode: str, text: str, retry: bool = False) -> Self:  # noqa: FBT001, FBT002
+    def __new__(cls, label: str, status: int, errcode: str, text: str, retry: bool = False) -> Self:  # noqa: FBT001, FBT002 - a row of the table
         """Make `Reason("head_timeout")` and `reason.value` the label, with the rest as attributes."""
         reason = object.__new__(cls)
         reason._value_ = label

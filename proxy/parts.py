@@ -224,9 +224,8 @@ def reconfigure(way: Pipeline, settings: Settings, found: Figures, most_tunnels:
     gates.streams.bodies.resize(rules)
     try:
         gates.workers.reconfigure(rules, now, address_share=lanes.address_share)
-    except (
-        ValueError
-    ):  # of another profile: lanes of their own where there was one pool, or the other way round
+    # Of another profile: lanes of their own where there was one pool, or the other way round.
+    except ValueError:
         gates.workers.replace(worker_share(settings, found), now)
 
 

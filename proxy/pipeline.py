@@ -31,7 +31,7 @@ from proxy.http1.request_head import MEMORY_BLOCK_BYTES, RequestHead
 from proxy.identity.client_key import Client, ClientKeys
 from proxy.identity.principal import Principal, anonymous
 from proxy.matrix.endpoint import Lane, Poll, RouteClass
-from proxy.matrix.profiles import Figures
+from proxy.matrix.profiles import SYNC_SLACK_S, SYNC_UNKNOWN_S, Figures
 from proxy.matrix.routes import find_endpoint
 from proxy.matrix.sync_request import lower_timeout
 from proxy.mechanisms.rate_floor import RateFloor
@@ -45,8 +45,6 @@ from proxy.upstream.request_body import RequestBody
 _SYNC, _FIRST_SYNC, _REQUESTS = RouteClass.SYNC, RouteClass.FIRST_SYNC, RouteClass.REQUESTS
 _MEDIA, _FEDERATION = RouteClass.MEDIA, RouteClass.FEDERATION
 _NO_POLL, _APPSERVICES, _REQUESTS_LANE = Poll.NONE, Lane.APPSERVICES, Lane.REQUESTS
-_SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
-_SYNC_UNKNOWN_S = 210.0
 _UPGRADE = b"\r\nConnection: Upgrade\r\nUpgrade: websocket"
 _HINT_S = (5.0, 30.0)  # the first, and the longest, while an outage lasts: §10.1
 _OUTAGE_JITTER: Final = 0.5
@@ -64,8 +62,10 @@ class Pipeline:
     ) -> None:  # fmt: skip
         self.pool = pool
         self.gates = gates
-        self.identity, self.tunnels, self.waits, self.first_syncs = gates[:4]
-        self.uploads, self.streams, self.background, self.workers, self.pushers = gates[4:]
+        self.identity, self.tunnels = gates.identity, gates.tunnels
+        self.waits, self.first_syncs = gates.waits, gates.first_syncs
+        self.uploads, self.streams = gates.uploads, gates.streams
+        self.background, self.workers, self.pushers = gates.background, gates.workers, gates.pushers
         for gate in gates:
             gate.steps = self
         self.bodies = bodies
@@ -128,7 +128,7 @@ class Pipeline:
             if endpoint.lane is _REQUESTS_LANE:  # it does work, and does not wait: §5.5
                 deadline_s = self.figures.deadlines_s[_REQUESTS]
             elif endpoint.route is _SYNC:
-                deadline_s = _SYNC_UNKNOWN_S if asked_s is None else asked_s + _SYNC_SLACK_S
+                deadline_s = SYNC_UNKNOWN_S if asked_s is None else asked_s + SYNC_SLACK_S
         wire_head = b"".join((line, fields.wire, added, b"\r\n\r\n"))
         if len(fields.wire) > MEMORY_BLOCK_BYTES:
             fields.wire = b""  # one copy is enough while it stands in line
@@ -230,7 +230,7 @@ class Pipeline:
             self._may_read(exchange, body.read_bytes, clock.now())
 
     def body_lost(self, exchange: Exchange) -> None:
-        """The disk lost a part of it."""
+        """Give up a request of whose body the disk lost a part."""
         self._give_up(exchange, Reason.SPOOL_FAILED)
 
     def body_streams(self, exchange: Exchange) -> None:

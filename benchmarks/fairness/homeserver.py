@@ -12,7 +12,6 @@ import json
 import re
 import socket
 import sys
-from collections.abc import Callable
 from functools import cache
 from typing import cast
 from urllib.parse import unquote
@@ -269,8 +268,7 @@ def _listen(port: int) -> socket.socket:
 
 async def _serve(port: int) -> None:
     site = Site(asyncio.get_running_loop())
-    connect: Callable[[], Connection] = lambda: Connection(site)  # noqa: E731
-    server = await site.loop.create_server(connect, sock=_listen(port), backlog=_BACKLOG)
+    server = await site.loop.create_server(lambda: Connection(site), sock=_listen(port), backlog=_BACKLOG)
     answer({"ready": True})
     async for _ in questions():
         answer(site.report())

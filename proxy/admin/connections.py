@@ -23,10 +23,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from proxy import clock
+from proxy.http1.deadlines import NEVER
 from proxy.identity.client_key import key_of
 from proxy.identity.networks import parse_address
 
-_NEVER: Final = float("inf")
 _IPV6_PREFIX: Final = 64  # one source: what a host can take addresses from
 
 
@@ -154,7 +154,7 @@ class _Connection(asyncio.Protocol):
             case _Phase.IDLE:
                 lasts_s = limits.idle_s
             case _Phase.STREAMING:
-                lasts_s = _NEVER
+                lasts_s = NEVER
         self.deadline_at = now + lasts_s
 
     def settle(self, now: float) -> None:
@@ -195,7 +195,7 @@ class _Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         if self.phase is _Phase.STREAMING:
-            self.deadline_at = _NEVER
+            self.deadline_at = NEVER
         self.inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:

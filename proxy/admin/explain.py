@@ -10,8 +10,9 @@ from typing import NamedTuple
 from proxy.identity.principal import Exemptions
 from proxy.identity.settings import ExemptSettings
 from proxy.matrix.endpoint import Endpoint, Lane, Poll, RouteClass
-from proxy.matrix.profiles import Figures, LaneFigures, figures
-from proxy.matrix.routes import find_endpoint, sync_timeout_s
+from proxy.matrix.profiles import SYNC_SLACK_S, SYNC_UNKNOWN_S, Figures, LaneFigures, figures
+from proxy.matrix.routes import find_endpoint
+from proxy.matrix.sync_request import sync_timeout_s
 from proxy.policies.background_gate import PER_FLOW_IN_LINE
 from proxy.policies.background_match import BackgroundMatch, timeout_s
 from proxy.policies.background_settings import BackgroundSettings
@@ -27,7 +28,6 @@ _WHY_BACKGROUND = {
     "classes": "background.match.classes names its class",
 }
 _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-_WAIT_SLACK_S = 90  # an answer to a long poll may come this much after its timeout (§5.4)
 
 
 class Asked(NamedTuple):
@@ -203,7 +203,7 @@ def _lane(endpoint: Endpoint, known: Figures, rules: Rules, *, exempt: bool) -> 
 def _end(asked: Asked, endpoint: Endpoint, known: Figures, rules: Rules) -> list[Finding]:
     waits = endpoint.route is RouteClass.SYNC and endpoint.lane is not Lane.REQUESTS
     if waits:
-        says = f"its timeout + {_WAIT_SLACK_S} s, 210 s where it is unknown"
+        says = f"its timeout + {SYNC_SLACK_S:g} s, {SYNC_UNKNOWN_S:g} s where it is unknown"
     else:
         route = RouteClass.REQUESTS if endpoint.route is RouteClass.SYNC else endpoint.route
         says = f"{known.deadlines_s[route]:g} s"

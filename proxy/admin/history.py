@@ -4,12 +4,10 @@ from collections import deque
 from typing import Any, Final
 
 from proxy.errors import Reason
-from proxy.mechanisms.breaker import BreakerState
 from proxy.pipeline import Pipeline
 
 EVERY_S: Final = 2.0
 POINTS: Final = 300
-_REFUSING, _PROBING = BreakerState.REFUSING, BreakerState.PROBING
 
 
 class History:

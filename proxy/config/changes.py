@@ -7,7 +7,8 @@ from pydantic import BaseModel
 from proxy.config.mistakes import Location, path_text
 from proxy.config.settings import Settings
 
-#: Sections and keys that are used once, at start: sockets, connections already made, directories, memory that is shared out.
+#: Sections and keys that are used once, at start: sockets, connections already made, directories, memory that is shared out,
+#: the start of a limit that learns.
 NEEDS_RESTART: tuple[Location, ...] = (
     ("listen",),
     ("homeserver", "url"),
@@ -19,6 +20,7 @@ NEEDS_RESTART: tuple[Location, ...] = (
     ("bodies", "spool_bytes"),
     ("responses",),
     ("lanes", "max_lead_seconds"),
+    ("background", "initial_limit"),
     ("egress", "listen"),
     ("admin", "listen"),
     ("metrics",),

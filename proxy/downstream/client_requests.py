@@ -18,9 +18,10 @@ from proxy.downstream.client_socket import (
 from proxy.errors import Reason, Refused
 from proxy.http1.chunked import BadChunkError
 from proxy.http1.deadlines import NEVER
+from proxy.http1.fields import CHUNKED
 from proxy.http1.life_cycle import Event, State, next_state
 from proxy.http1.partial_head import head_end, why_hopeless
-from proxy.http1.request_head import CHUNKED, parse_request_head
+from proxy.http1.request_head import parse_request_head
 from proxy.identity.client_key import Client
 from proxy.matrix.endpoint import Poll
 from proxy.upstream.exchange import Exchange

@@ -144,7 +144,7 @@ class ClientSocket:
 
     def write(self, data: bytes) -> None:
         """Send to the client, or keep it while it takes no more."""
-        while (outbox := self.outbox) is None:  # by what is sent it may come to be, and to go again
+        while (outbox := self.outbox) is None:  # sending may make one, or use it up again
             if len(data) <= _LARGE_BYTES:
                 self.transport.write(data)
                 return

@@ -21,12 +21,9 @@ if TYPE_CHECKING:
 
 
 # Members of an enumeration are slow to look up on it, and these are looked up for every request.
-_FIRST_BYTE, _HEAD, _IN_SERVICE, _PARKED, _LINGER, _TUNNEL, _CLOSED = tuple(State)[3:]
-_BYTES, _HEAD_COMPLETE, _ANSWERED = Event.BYTES, Event.HEAD_COMPLETE, Event.ANSWERED
-_DEADLINE = Event.DEADLINE
+_HEAD, _IN_SERVICE, _PARKED, _LINGER, _TUNNEL, _CLOSED = tuple(State)[4:]
+_ANSWERED, _DEADLINE = Event.ANSWERED, Event.DEADLINE
 _STOP_OPENING_S: Final = 1.0  # who has just connected is about to ask, and may be far away
-_HEAD_END: Final = b"\r\n\r\n"
-_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ClientConnection(ClientRequests):
@@ -42,9 +39,8 @@ class ClientConnection(ClientRequests):
     def connection_made(self, transport: "asyncio.BaseTransport") -> None:
         """Begin to wait for the first byte."""
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(
-            high=0
-        )  # what it does not send at once is kept where it is charged
+        # What it does not send at once is kept where it is charged.
+        self.transport.set_write_buffer_limits(high=0)
         self.opened_at = self._listener.turn_at
         settings = self._listener.settings
         within_s = settings.tls_hello_seconds if self.state is State.HELLO else settings.first_byte_seconds

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from proxy.downstream.listener import Listener
 
 BACKLOG: Final = 2048
-#: That the kernel takes for a client before it takes some: it takes 3.7 MiB otherwise.
+#: Most bytes that the kernel keeps unsent for one client (TCP_NOTSENT_LOWAT); by default it takes up to 3.7 MiB.
 _NOT_SENT_BYTES: Final = 131_072
 
 

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 _TOTAL: Final = 64  # at once: §1.2
 _PER_ADDRESS: Final = 4
-_PATIENCE_S: Final = (
-    3.0  # with a client's answer, while others wait: a bad mobile network's round trip, several times
-)
+#: With a client's answer, while others wait: a bad mobile network's round trip, several times.
+_PATIENCE_S: Final = 3.0
 
 
 class Handshakes:

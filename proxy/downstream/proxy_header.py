@@ -28,7 +28,7 @@ class ProxyHeaderReader(asyncio.BufferedProtocol):
         admission: "Admission",
         opened: Callable[[ClientConnection, bytes], None],
     ) -> None:
-        self.get_buffer = small_buffer  # type: ignore[method-assign]
+        self.get_buffer = small_buffer  # type: ignore[method-assign]  # of each its own
         self._connection = connection
         self._admission = admission
         self._opened = opened

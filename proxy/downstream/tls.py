@@ -47,7 +47,7 @@ class TlsLayer(asyncio.BufferedProtocol):
     )  # fmt: skip
 
     def __init__(self, connection: ClientConnection, contexts: TlsContexts, handshakes: Handshakes) -> None:
-        self.get_buffer = _small  # type: ignore[method-assign]
+        self.get_buffer = _small  # type: ignore[method-assign]  # of each connection its own
         self._connection = connection
         self._contexts = contexts
         self._handshakes = handshakes
@@ -301,7 +301,7 @@ class TlsLayer(asyncio.BufferedProtocol):
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         """The connection reads into another buffer from now on: read as much at once as fits there."""
-        self.get_buffer = (  # type: ignore[method-assign]
+        self.get_buffer = (  # type: ignore[method-assign]  # as above
             _large if cast(ClientConnection, protocol).get_buffer is large_buffer else _small
         )
         self._raw.set_protocol(self)

@@ -13,8 +13,7 @@ from proxy.egress.origin import OriginConnection
 from proxy.egress.reasons import EgressReason
 from proxy.egress.request import ProxyRequest
 from proxy.http1.chunked import BadChunkError, ChunkedBody
-from proxy.http1.request_head import CHUNKED
-from proxy.http1.response_head import CHUNKED as RESPONSE_CHUNKED
+from proxy.http1.fields import CHUNKED
 from proxy.http1.response_head import (
     UNTIL_CLOSE,
     ResponseBrokenError,
@@ -154,11 +153,11 @@ class PlainExchange:
         self._reusable = response.keep_alive
         old = not self.request.head.minor
         self._wire = response.wire
-        if self._left == RESPONSE_CHUNKED:
+        if self._left == CHUNKED:
             self._chunks = ChunkedBody(decode=old)
             if old:
                 self._wire = without_chunking(self._wire)
-        if self._left == UNTIL_CLOSE or self.body_left or (old and self._left == RESPONSE_CHUNKED):
+        if self._left == UNTIL_CLOSE or self.body_left or (old and self._left == CHUNKED):
             self.keeps = False
         if self._notification is not None and not self.body_left and not _CODED.search(self._wire):
             self._held = []

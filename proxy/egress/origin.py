@@ -26,7 +26,6 @@ class OriginConnection(asyncio.BufferedProtocol):
         "place",
         "sweep_slot",
         "transport",
-        "used_before",
     )
 
     def __init__(self, kept: "KeptOrigins", place: tuple[str, int]) -> None:
@@ -37,7 +36,6 @@ class OriginConnection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport = cast("asyncio.Transport", None)
         self.deadline_at = NEVER
         self.sweep_slot = -1
-        self.used_before = False
         self.paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -74,7 +72,7 @@ class OriginConnection(asyncio.BufferedProtocol):
             self.exchange.origin_ended(in_order=True)
         return False
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's shape
         """Forget it; who waits for an answer is told."""
         self._kept.sweep.remove(self)
         self._kept.forget(self)
@@ -132,7 +130,6 @@ class KeptOrigins:
         idle.append(origin)
         origin.read(True)  # its end must be seen, and the next exchange's answer
         self.number += 1
-        origin.used_before = True
         origin.deadline_at = now + _KEPT_S
 
     def discard(self, origin: OriginConnection) -> None:

@@ -22,7 +22,7 @@ _GATEWAY_IDLE_S: Final = 300.0  # homeservers keep theirs for up to 120
 _IDLE_S: Final = 900.0  # federation requests may be silent for minutes
 _HALF_CLOSED_S: Final = 10.0
 
-_NOTHING, _REQUEST, _ANSWERED, _DOUBTED = Sign.NOTHING, Sign.REQUEST, Sign.ANSWERED, Sign.DOUBTED
+_REQUEST, _ANSWERED, _DOUBTED = Sign.REQUEST, Sign.ANSWERED, Sign.DOUBTED
 _END_OF: Final = {
     Sign.ANSWERED: DeliveryEnd.ANSWERED,
     Sign.STALLED: DeliveryEnd.STALLED,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-_SEQUENCE, _SET, _OCTETS, _OID = 0x30, 0x31, 0x04, 0x06
+_OID: Final = 0x06
 _EXTENSIONS: Final = 0xA3
 _DNS_NAME: Final = 0x82  # of a GeneralName
 _ALTERNATIVE_NAMES: Final = bytes((0x55, 0x1D, 0x11))

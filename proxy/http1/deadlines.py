@@ -1,8 +1,8 @@
 """One structure for every deadline: a slot for each owner, and a sweep that looks at a quarter of them at a time.
 
 Re-arming is an assignment to `owner.deadline_at`. A timer of its own for each connection would cost 613 bytes and 1 µs;
-this costs 8 bytes and, per owner, 40 ns a sweep. Bound: with `turns_per_round` sweeps a second apart by
-`round_s / turns_per_round`, a deadline that passed is found within `round_s`, two where owners leave meanwhile. Pure.
+this costs 8 bytes and, per owner, 40 ns a sweep. Bound: `turns_per_round` calls of `passed` look at everybody, so a deadline
+that passed is found within as many calls, or twice as many where owners leave meanwhile. Pure.
 """
 
 from collections.abc import Iterator

@@ -6,6 +6,7 @@ else stays what it is, a slice of the raw bytes. Names with `_` for `-` are foun
 
 import re
 from itertools import groupby
+from typing import Final
 
 #: Fields that end at each hop (RFC 9110 §7.6.1), and those by which others would say who the client is: we say it.
 _DROPPED = [
@@ -101,8 +102,13 @@ CODES: dict[bytes, int] = {
 TEXT = bytes(byte for byte in range(256) if byte == 9 or (byte >= 32 and byte != 127))
 
 
+#: `length` of a chunked body; other lengths are bytes.
+CHUNKED: Final = -1
+#: Of `Content-Length`: below 2**63, so no server can overflow on it.
+MAX_LENGTH_DIGITS: Final = 18
 #: Of `Connection`, over all its fields: each may name a field to look for.
 MAX_OPTIONS = 32
+NO_OPTIONS: Final[frozenset[bytes]] = frozenset()
 
 
 def connection_options(values: list[bytes]) -> frozenset[bytes]:

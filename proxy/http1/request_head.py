@@ -6,13 +6,14 @@ The head's size was checked by the caller, over segments, before this is called.
 """
 
 import re
-from typing import Any, Final
+from typing import Any
 
 import httptools
 
 from proxy.errors import Reason, Refused
 from proxy.http1.fields import (
     AUTHORIZATION,
+    CHUNKED,
     CODES,
     CONNECTION,
     CONTENT_LENGTH,
@@ -24,7 +25,9 @@ from proxy.http1.fields import (
     FORWARDED_PROTO,
     HOST,
     IMITATION,
+    MAX_LENGTH_DIGITS,
     MAX_OPTIONS,
+    NO_OPTIONS,
     ORDINARY_OPTIONS,
     REQUEST_ID,
     SPECIAL,
@@ -37,9 +40,6 @@ from proxy.http1.fields import (
 )
 from proxy.http1.partial_head import why_hopeless
 
-#: `length` of a chunked body; other lengths are bytes.
-CHUNKED: Final = -1
-_MAX_LENGTH_DIGITS = 18  # below 2**63, so no server can overflow on it
 _LINE = re.compile(rb'([A-Za-z]{1,32}) ([!"$-~]+) HTTP/1\.([01])(?=\r\n)')
 _COMMON_METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH"})
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -48,7 +48,6 @@ _HOST = re.compile(rb"(?:[a-z0-9._~!$&'()*+;=%-]+|\[[0-9a-f:.]+(?:%[0-9a-z._~-]+
 _ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://([^/?]*)(.*)")
 _SLASH = ord("/")
 _REQUEST_ID = re.compile(rb"[!-~]{1,128}")
-_NO_OPTIONS: frozenset[bytes] = frozenset()
 #: Clients send the same fields with every request of a connection, so a block that was read is not read again. The
 #: memory is short (`forget_fields` four times a second), since tokens are in it, and small.
 _MEMORY_ENTRIES = 1024
@@ -260,7 +259,7 @@ def _read_framing(
     parsed: RequestFields, lengths: list[bytes] | None, codings: list[bytes] | None, *, http11: bool
 ) -> None:
     """Where the body ends, if there is one; anything two servers could read in two ways is refused."""
-    if lengths and (len(lengths) > 1 or len(lengths[0]) > _MAX_LENGTH_DIGITS or not lengths[0].isdigit()):
+    if lengths and (len(lengths) > 1 or len(lengths[0]) > MAX_LENGTH_DIGITS or not lengths[0].isdigit()):
         raise Refused(Reason.BAD_LENGTH)
     if codings and (len(codings) > 1 or codings[0].lower() != b"chunked" or not http11):
         raise Refused(Reason.BAD_TRANSFER_CODING)
@@ -272,7 +271,7 @@ def _read_framing(
 
 def _settle(parsed: RequestFields, wire: bytes, connection: list[bytes], *, http11: bool) -> None:
     """Do what `Connection` says; `wire` is without the fields that never go on."""
-    options = connection_options(connection) if connection else _NO_OPTIONS
+    options = connection_options(connection) if connection else NO_OPTIONS
     if len(options) > MAX_OPTIONS:
         raise Refused(Reason.HEAD_TOO_LARGE)
     parsed.keep_alive = b"close" not in options and (http11 or b"keep-alive" in options)

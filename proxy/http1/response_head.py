@@ -6,12 +6,15 @@ from typing import Final
 import httptools
 
 from proxy.http1.fields import (
+    CHUNKED,
     CODES,
     CONNECTION,
     CONTENT_LENGTH,
     DROP,
     IMITATION,
+    MAX_LENGTH_DIGITS,
     MAX_OPTIONS,
+    NO_OPTIONS,
     ORDINARY_OPTIONS,
     RESPONSE_SPECIAL,
     TEXT,
@@ -22,17 +25,14 @@ from proxy.http1.fields import (
     without_nominated,
 )
 
-#: `length` of a body that is chunked, or ends with its connection; other lengths are bytes.
-CHUNKED: Final = -1
+#: `length` of a body that ends with its connection; else CHUNKED, or bytes.
 UNTIL_CLOSE: Final = -2
 _LINE = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9][0-9])(?: |\r)")
-_MAX_LENGTH_DIGITS = 18
 _MAX_FIELDS = 200  # of the homeserver's: generous, but not without end
 #: A busy homeserver sends the same head many times in a moment: what was read is not read again.
 _MEMORY_ENTRIES = 1024
 _MEMORY_HEAD_BYTES = 2048
 _memory: dict[bytes, "ResponseHead"] = {}
-_NO_OPTIONS: frozenset[bytes] = frozenset()
 
 
 class ResponseBrokenError(Exception):
@@ -108,7 +108,7 @@ def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, minor: int, *
         value = value.strip(b" \t")
         code = CODES[name]
         if code == CONTENT_LENGTH:
-            if length is not None or len(value) > _MAX_LENGTH_DIGITS or not value.isdigit():
+            if length is not None or len(value) > MAX_LENGTH_DIGITS or not value.isdigit():
                 raise ResponseBrokenError("Content-Length")
             length = int(value)
         elif code == TRANSFER_ENCODING:
@@ -128,7 +128,7 @@ def _read_fields(head: bytes, parsed: ResponseHead, method: bytes, minor: int, *
             dropped.append(field)
         elif code == IMITATION:
             raise ResponseBrokenError("a framing field with an underscore")
-    options = connection_options(connection) if connection else _NO_OPTIONS
+    options = connection_options(connection) if connection else NO_OPTIONS
     if len(options) > MAX_OPTIONS:
         raise ResponseBrokenError("too many Connection options")
     parsed.upgrade = websocket and b"upgrade" in options

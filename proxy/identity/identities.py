@@ -116,10 +116,6 @@ class Identities(Generic[W]):
         self._expired_total += len(waits)
         return waits
 
-    def next_deadline(self) -> float:
-        """Give when `expired` has something to give, at the earliest."""
-        return self._lookups.next_deadline()
-
     def drop(self, token: bytes) -> None:
         """Forget a token: the homeserver answered 401 to it, or 2xx to its end. A look-up under way is out of date."""
         digest = sha256(token).digest()

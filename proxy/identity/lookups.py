@@ -15,7 +15,6 @@ from proxy.identity.whoami import Named
 
 _QUEUED: Final = 8192
 _QUEUED_PER_KEY: Final = 512
-_NEVER: Final = float("inf")
 
 W = TypeVar("W")  # who is told when a wait ends
 
@@ -67,17 +66,13 @@ class Lookup(Generic[W]):
         token: bytes,
         client: Client,
         *,
-        user_id: bytes = b"",
-        query: bytes = b"",
-        then_plain: bool = False,
         renewal: bool = False,
     ) -> None:
         self.digest = digest
         self.token = token
         self.client = client
-        self.user_id = user_id
-        self.query = query
-        self.then_plain = then_plain
+        self.user_id = self.query = b""
+        self.then_plain = False
         self.renewal = renewal
         self.named: Named | None = None
         self.running = False
@@ -212,10 +207,6 @@ class Lookups(Generic[W]):
             self.end(wait)
             ended.append(wait)
         return ended
-
-    def next_deadline(self) -> float:
-        """Give when the next wait expires; infinity where nobody waits."""
-        return next(iter(self._waits)).until if self._waits else _NEVER
 
     def _unqueue(self, lookup: Lookup[W], line: _Line[W]) -> None:
         """Nobody waits any more: a renewal goes back among those, anything else is dropped."""

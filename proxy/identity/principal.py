@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from proxy.identity.client_key import Client
+from proxy.identity.globs import compile_globs
 from proxy.identity.whoami import Denied
 
 #: How it stands with the token. CONFIRMED: the homeserver names its account. NO_TOKEN: none, or none that can be one.
@@ -98,9 +99,9 @@ class Exemptions:
         self, *, accounts: Iterable[str] = (), devices: Iterable[str] = (), appservices: Iterable[str] = ()
     ) -> None:
         """Take the patterns as the settings have them, checked."""
-        self._accounts = _compiled(accounts)
+        self._accounts = compile_globs(accounts)
         self._devices = frozenset(parse_device(text) for text in devices)
-        self._appservices = _compiled(appservices)
+        self._appservices = compile_globs(appservices)
 
     def cover(self, account: str, device: str | None, *, guest: bool, appservice: bool) -> bool:
         """Tell whether a confirmed account is exempt; a guest, whom everyone may be, never is."""
@@ -113,15 +114,15 @@ class Exemptions:
         return (account, device) in self._devices
 
 
-def parse_account_pattern(text: str) -> re.Pattern[str]:
-    """Read an account with `*` for any characters and `?` for one.
+def check_account_pattern(text: str) -> str:
+    """Give back an account that may have `*` and `?`, if it can be one.
 
     Raises:
         ValueError: with a sentence for the operator.
     """
     if not _ACCOUNT_PATTERN.fullmatch(text):
         raise ValueError("is not an account; write @name:server, where * stands for any characters")
-    return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."), re.DOTALL)
+    return text
 
 
 def parse_device(text: str) -> tuple[str, str]:
@@ -136,8 +137,3 @@ def parse_device(text: str) -> tuple[str, str]:
     if not _ACCOUNT.fullmatch(account) or not device:
         raise ValueError("is not a device; write @name:server/DEVICEID")
     return account, device
-
-
-def _compiled(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    alternatives = [parse_account_pattern(pattern).pattern for pattern in patterns]
-    return re.compile("|".join(alternatives), re.DOTALL) if alternatives else None

@@ -5,16 +5,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from proxy.identity.networks import parse_network
-from proxy.identity.principal import parse_account_pattern, parse_device
+from proxy.identity.principal import check_account_pattern, parse_device
 
 
 def _network(text: str) -> str:
     parse_network(text)
-    return text
-
-
-def _account(text: str) -> str:
-    parse_account_pattern(text)
     return text
 
 
@@ -24,7 +19,7 @@ def _device(text: str) -> str:
 
 
 NetworkText = Annotated[str, AfterValidator(_network)]
-AccountText = Annotated[str, AfterValidator(_account)]
+AccountText = Annotated[str, AfterValidator(check_account_pattern)]
 DeviceText = Annotated[str, AfterValidator(_device)]
 
 

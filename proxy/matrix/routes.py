@@ -10,11 +10,8 @@ import re
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from proxy.matrix.endpoint import Endpoint, Lane, Poll, RouteClass
+from proxy.matrix.endpoint import Endpoint
 from proxy.matrix.route_table import OPTIONS, OTHER, PREFIXES, ROWS
-from proxy.matrix.sync_request import sync_timeout_s
-
-__all__ = ["Endpoint", "Lane", "Poll", "RouteClass", "find_endpoint", "sync_timeout_s"]
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH")
 #: Escapes of what names endpoints: letters, digits, `-`, `.`, `/`, `_`, `~`. Those of ids (`%21`, `%3A`, `%40`) are everyday.

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from proxy.mechanisms.fair_queue import Bundle, Queue
 
-MOST_DIVIDING: Final = (
-    8  # flows at one source that its figure is divided by, at most: more would make new accounts pay
-)
+#: Flows at one source that its figure is divided by, at most: more would make new accounts pay.
+MOST_DIVIDING: Final = 8
 
 
 class Level:

@@ -93,17 +93,6 @@ class ByteBudget:
             self._book(lease, -lease.taken)
             lease.ended = True
 
-    def move(self, lease: ByteLease, flow: Hashable | None, *, confirmed: bool) -> bool:
-        """Charge what a lease holds to another flow from now on; False, and nothing changes, where that has no room."""
-        moved = ByteLease(flow, lease.address, confirmed=confirmed)
-        size = lease.taken
-        self._book(lease, -size)
-        fits = self._fits(moved, size)
-        if fits:
-            lease.flow, lease.confirmed = flow, confirmed
-        self._book(lease, size)
-        return fits
-
     def statistics(self) -> ByteBudgetStatistics:
         """Give the budget's figures."""
         return ByteBudgetStatistics(

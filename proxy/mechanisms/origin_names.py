@@ -8,7 +8,8 @@ user names, anything but letters, digits, `-` and `_` in a label. Names outside 
 import ipaddress
 import re
 
-MAX_PORT = 65_535
+from proxy.addresses import MAX_PORT
+
 _MAX_NAME_CHARACTERS = 253
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_-]{0,62}(?:\.[a-z0-9_][a-z0-9_-]{0,62})*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)

@@ -14,7 +14,7 @@ Every call is O(1), without allocation; the deadline is a sum of two numbers, fo
 
 from typing import Final
 
-_NEVER: Final = float("inf")
+_NEVER: Final = float("inf")  # `http1.deadlines` has the same, which is not below this package
 _ROUNDING_S: Final = 0.001  # sums of instants are not exact; nobody is cut for that
 
 

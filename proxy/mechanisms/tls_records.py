@@ -1,6 +1,6 @@
 """TLS seen from outside: kind and length of each record in one direction (RFC 8446 §5.1, RFC 5246 §6.2). Pure.
 
-Nothing is decrypted. Bound: four bytes are kept between calls. What is no TLS turns the reader `opaque` for good.
+Nothing is decrypted. Bound: four bytes are kept between calls. Once something came that is not TLS, the reader stays `opaque`.
 """
 
 from typing import Final

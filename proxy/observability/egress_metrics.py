@@ -13,15 +13,28 @@ def egress_metrics(egress: Mapping[str, Any]) -> Iterator[Metric]:
     yield gauges(
         "egress_connections", "The homeserver's connections to the way out.", "state", egress["connections"]
     )
-    yield gauge("egress_connections_limit", "Such connections allowed at once.", egress["connections_limit"])
-    yield counter("egress_connections_accepted", "Such connections accepted.", egress["accepted_total"])
+    yield gauge(
+        "egress_connections_limit",
+        "The homeserver's connections to the way out allowed at once.",
+        egress["connections_limit"],
+    )
+    yield counter(
+        "egress_connections_accepted",
+        "The homeserver's connections to the way out accepted.",
+        egress["accepted_total"],
+    )
     yield counter(
         "egress_strangers",
         "Connections closed since their peer is not in egress.clients.",
         egress["strangers_total"],
     )
     yield counters("egress_requests", "Requests on the way out by kind.", "kind", egress["requests_total"])
-    yield counters("egress_refused", "Of them, refused, by reason.", "reason", egress["refused_total"])
+    yield counters(
+        "egress_refused",
+        "Requests on the way out that were refused, by reason.",
+        "reason",
+        egress["refused_total"],
+    )
     yield counters(
         "egress_deliveries", "Deliveries of pushes by how they ended.", "outcome", egress["deliveries_total"]
     )

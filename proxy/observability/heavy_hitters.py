@@ -25,9 +25,8 @@ class HeavyHitters:
         self._room = room
         self._counts: dict[str, int] = {}
         self._errors: dict[str, int] = {}
-        self._heap: list[
-            tuple[int, str]
-        ] = []  # one entry a name, with a count of some time ago: never more than now
+        #: One entry a name, with a count of some time ago: never more than now.
+        self._heap: list[tuple[int, str]] = []
 
     def add(self, name: str) -> None:
         """Count one more event of this name."""
@@ -48,10 +47,6 @@ class HeavyHitters:
         """Give the names with the highest counts."""
         top = nlargest(most, self._counts.items(), key=lambda item: item[1])
         return [Hitter(name, count, self._errors[name]) for name, count in top]
-
-    def count(self, name: str) -> int:
-        """Give a name's count; 0 where it is not in the book."""
-        return self._counts.get(name, 0)
 
     def _take_least(self) -> tuple[int, str]:
         while True:

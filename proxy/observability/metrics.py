@@ -47,7 +47,9 @@ def _process(now: Snapshot) -> Iterator[Metric]:
     yield gauge("descriptors_limit", "File descriptors the process may have open.", now.descriptor_limit)
     yield gauge("loop_lag_seconds", "How late the event loop last woke from a timer.", now.loop_lag_s)
     yield gauge(
-        "loop_lag_worst_seconds", "The latest it woke from a timer in the last minute.", now.loop_lag_worst_s
+        "loop_lag_worst_seconds",
+        "How late the event loop woke from a timer at worst in the last minute.",
+        now.loop_lag_worst_s,
     )
     yield counter("log_lines_lost", "Log lines that could not be written in time.", now.log_lines_lost_total)
     yield counter(
@@ -104,7 +106,7 @@ def _tls(figures: Mapping[str, float]) -> Iterator[Metric]:
     yield counter("tls_handshakes_begun", "TLS handshakes begun.", figures["handshakes_begun_total"])
     yield counter(
         "tls_handshakes_done",
-        "Of them, those that came about; of the others some are connections turned away, some left or were late.",
+        "TLS handshakes that came about; of those begun, the others were turned away, left or were late.",
         figures["handshakes_done_total"],
     )
     yield gauge(
@@ -123,7 +125,7 @@ def _operators(listeners: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
     )
     yield counters_by(
         "operator_connections_ended",
-        "Of them, those that gave way to another (displaced) or were too slow (late).",
+        "Connections to the operators' listeners that gave way to another (displaced) or were too slow (late).",
         ("listener", "reason"),
         (
             ((name, reason), figures[f"{reason}_total"])
@@ -135,16 +137,24 @@ def _operators(listeners: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
 
 def _upstream(pool: PoolStatistics) -> Iterator[Metric]:
     states = {"connecting": pool.connecting, "idle": pool.idle, "busy": pool.busy}
-    failing_s = pool.failing_since_s or 0
+    failing_s = pool.failing_for_s or 0
     yield gauges("upstream_connections", "Connections to the homeserver by state.", "state", states)
     yield gauge("upstream_connections_limit", "Connections to the homeserver allowed at once.", pool.limit)
-    yield gauge("upstream_waiting_requests", "Requests waiting for a connection.", pool.waiting)
+    yield gauge(
+        "upstream_waiting_requests", "Requests waiting for a connection to the homeserver.", pool.waiting
+    )
     yield counter("upstream_connections_opened", "Connections opened to the homeserver.", pool.opened_total)
     yield counter(
-        "upstream_connections_reused", "Times an idle connection was used again.", pool.reused_total
+        "upstream_connections_reused",
+        "Times an idle connection to the homeserver was used again.",
+        pool.reused_total,
     )
     yield counter("upstream_requests_resent", "Requests sent again on another connection.", pool.resent_total)
-    yield counter("upstream_connections_failed", "Connections that could not be opened.", pool.failed_total)
+    yield counter(
+        "upstream_connections_failed",
+        "Connections to the homeserver that could not be opened.",
+        pool.failed_total,
+    )
     yield gauge(
         "upstream_failing_seconds", "How long the homeserver has not been reachable; 0 if it is.", failing_s
     )

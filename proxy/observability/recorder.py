@@ -10,20 +10,21 @@ What every request costs is `ended`: two appends, a count and three comparisons.
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
 import structlog
 
 from proxy import clock
 from proxy.errors import Reason
+from proxy.http1.deadlines import NEVER
 from proxy.observability.durations import Durations
 from proxy.observability.heavy_hitters import HeavyHitters
 from proxy.observability.logs import redact_target
 from proxy.observability.repeats import Repeats, Told
+from proxy.observability.request import Claim, Request
 from proxy.observability.settings import LogSettings
 from proxy.observability.trace import Trace
 
-_NEVER: Final = float("inf")
 _SWITCHED: Final = 101
 _STATUS_CLASSES: Final = 6  # none, 1xx to 5xx
 #: Flows whose refusals are counted by name; of more, the ones with fewest give way.
@@ -32,75 +33,6 @@ TOP_IN_LOG: Final = 10
 
 _log = structlog.get_logger("fairgate.access")
 _log_top = structlog.get_logger("fairgate.top")
-
-
-class Head(Protocol):
-    """What is read of a request's head."""
-
-    method: bytes
-    target: bytes
-
-
-class Route(Protocol):
-    """What is read of an endpoint."""
-
-    @property
-    def route(self) -> int:
-        """The route class's number."""
-
-    @property
-    def label(self) -> str:
-        """The route class's name."""
-
-    @property
-    def name(self) -> str:
-        """The endpoint's name."""
-
-
-class Claim(Protocol):
-    """What is read of a worker that was asked for."""
-
-    asked_at: float
-    started_at: float
-
-
-class Asking(Protocol):
-    """What is read of who asks."""
-
-    key: str
-    flow: str
-
-
-class Request(Protocol):
-    """What is read of a request; an `Exchange` is one."""
-
-    @property
-    def head(self) -> Head:
-        """Its head."""
-
-    @property
-    def endpoint(self) -> Route:
-        """Where it goes."""
-
-    @property
-    def ticket(self) -> Claim | None:
-        """The worker it has."""
-
-    @property
-    def asker(self) -> Any:
-        """Who its peer is."""
-
-    @property
-    def principal(self) -> Asking | None:
-        """Who asks."""
-
-    request_id: bytes
-    status: int
-    failure: Reason | None
-    started_at: float
-    sent_at: float
-    times: tuple[float, float] | None
-
 
 #: One flow and what it had: name, worker-seconds in all since it is known, and what it holds now.
 TopFlow = tuple[str, float, int, int]
@@ -129,14 +61,14 @@ class Recorder:
         """Take other settings."""
         self._tells = settings.access != "none"
         self._tells_each = settings.access == "all"
-        self._slow_s = _NEVER if settings.slow_seconds is None else settings.slow_seconds
+        self._slow_s = NEVER if settings.slow_seconds is None else settings.slow_seconds
         self._top_every_s = settings.top_every_seconds
-        self._top_at = _NEVER if self._top_every_s is None else now + self._top_every_s
+        self._top_at = NEVER if self._top_every_s is None else now + self._top_every_s
         self._open_trace(settings.trace)
 
     def close(self) -> None:
         """Write what is left to be told."""
-        for told in self._repeats.due(_NEVER):
+        for told in self._repeats.due(NEVER):
             self._tell_repeats(told)
         self._close_trace()
 
@@ -266,8 +198,7 @@ def _flow_of(request: Request | None) -> str | None:
         return None
     if request.principal is not None:
         return request.principal.flow
-    key: str = request.asker.key
-    return key
+    return request.asker.key
 
 
 def about(request: Request | None, now: float, address: str | None = None) -> dict[str, object]:
@@ -277,7 +208,7 @@ def about(request: Request | None, now: float, address: str | None = None) -> di
     """
     if request is None:
         return {} if address is None else {"flow": address, "address": address}
-    return {
+    told: dict[str, object] = {
         "method": request.head.method.decode("ascii"),
         "target": redact_target(request.head.target),
         "route": request.endpoint.label,
@@ -286,3 +217,6 @@ def about(request: Request | None, now: float, address: str | None = None) -> di
         "seconds": round(now - request.started_at, 4),
         "request_id": request.request_id.decode("ascii"),
     }
+    if request.principal is not None and request.principal.exempt:
+        told["exempt"] = True
+    return told

@@ -42,7 +42,9 @@ def rule_metrics(rules: RuleStatistics) -> Iterator[Metric]:
         rules.durations.services,
     )
     yield counter(
-        "would_wait", "Requests that would have stood in line, were it enforced.", rules.would_wait_total
+        "would_wait",
+        "Requests that would have stood in line for a worker, had it been enforced.",
+        rules.would_wait_total,
     )
     yield from _workers(rules.workers)
     yield from _waits(rules.waits)
@@ -119,20 +121,28 @@ def _waits(waits: WaitStatistics) -> Iterator[Metric]:
 
 def _background(gate: GateStatistics) -> Iterator[Metric]:
     yield gauge("background_limit", "Background requests allowed at once now.", gate.limit)
-    yield gauge("background_limit_max", "The most that limit grows to.", gate.max_limit)
+    yield gauge(
+        "background_limit_max", "The most that the limit of background requests grows to.", gate.max_limit
+    )
     places = {"active": gate.active, "held": gate.held}
     yield gauges("background_places", "Places of the background gate by state.", "state", places)
     yield gauge("background_waiting_requests", "Background requests that wait for a place.", gate.waiting)
     yield gauge(
-        "background_oldest_wait_seconds", "How long the oldest of them has waited.", gate.oldest_wait_s
+        "background_oldest_wait_seconds",
+        "How long the oldest waiting background request has waited.",
+        gate.oldest_wait_s,
     )
     yield gauges(
         "background_breaker_state",
-        "1 for the state the breaker is in.",
+        "1 for the state the background breaker is in.",
         "state",
         {state.name.lower(): float(state is gate.state) for state in BreakerState},
     )
-    yield gauge("background_breaker_since_seconds", "How long it has been in this state.", gate.since_s)
+    yield gauge(
+        "background_breaker_since_seconds",
+        "Seconds since the background breaker's last change.",
+        gate.since_s,
+    )
     totals = gate.totals
     yield counters(
         "background_requests",
@@ -146,9 +156,9 @@ def _background(gate: GateStatistics) -> Iterator[Metric]:
             "outside": totals.outside,
         },
     )
-    yield counter("background_cuts", "Times the limit was halved.", totals.cuts)
-    yield counter("background_outages", "Times the breaker began to refuse.", totals.outages)
-    yield counter("background_probes", "Probes sent.", totals.probes)
+    yield counter("background_cuts", "Times the limit of background requests was halved.", totals.cuts)
+    yield counter("background_outages", "Times the background breaker began to refuse.", totals.outages)
+    yield counter("background_probes", "Probes of the background breaker sent.", totals.probes)
     yield counters(
         "background_outcomes",
         "How background requests ended, as the gate sees it.",
@@ -185,7 +195,7 @@ def _bodies(bodies: BodyStatistics) -> Iterator[Metric]:
     memory, spool = bodies.memory, bodies.spool
     both = {"request": bodies.requests, "answer": bodies.answers}
     yield gauge("buffer_bytes", "Memory that bodies and answers take.", memory.taken_bytes)
-    yield gauge("buffer_limit_bytes", "Memory they may take.", memory.total_bytes)
+    yield gauge("buffer_limit_bytes", "Memory that bodies and answers may take.", memory.total_bytes)
     yield counter("buffer_full", "Times the memory, or someone's part of it, was full.", memory.refused_total)
     open_now = {direction: stores.open for direction, stores in both.items()}
     yield gauges("bodies_kept", "Bodies and answers that are kept now.", "direction", open_now)

@@ -32,7 +32,7 @@ class PoolStatistics:
     reused_total: int
     resent_total: int
     failed_total: int
-    failing_since_s: float | None
+    failing_for_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,5 +70,5 @@ def _pool(snapshot: Snapshot) -> dict[str, Any]:
         "reused_total": pool.reused_total,
         "resent_total": pool.resent_total,
         "failed_total": pool.failed_total,
-        "failing_seconds": pool.failing_since_s,
+        "failing_seconds": pool.failing_for_s,
     }

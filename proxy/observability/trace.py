@@ -13,7 +13,7 @@ import json
 import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -21,6 +21,7 @@ from proxy import clock
 from proxy.errors import Reason
 from proxy.matrix.endpoint import Lane, Poll
 from proxy.matrix.sync_request import sync_timeout_s
+from proxy.observability.request import Request
 
 VERSION: Final = 1
 MAX_KEPT: Final = 50_000
@@ -49,8 +50,8 @@ class Trace:
         self._under_way = 0
         self._failed = False
 
-    def ended(self, request: Any, now: float) -> None:
-        """The homeserver is done with a request, an `Exchange`."""
+    def ended(self, request: Request, now: float) -> None:
+        """The homeserver is done with a request."""
         line = self._line(request)
         ticket = request.ticket
         if ticket is not None:
@@ -62,7 +63,7 @@ class Trace:
             line["failure"] = request.failure.value
         self._keep(line)
 
-    def refused(self, request: Any, reason: Reason, now: float) -> None:
+    def refused(self, request: Request, reason: Reason, now: float) -> None:
         """It got an answer of ours."""
         line = self._line(request)
         line["wait_s"] = round(now - request.started_at, 4)
@@ -94,9 +95,9 @@ class Trace:
         self._thread.submit(os.close, self._descriptor)
         self._thread.shutdown(wait=True)
 
-    def _line(self, request: Any) -> dict[str, Any]:
+    def _line(self, request: Request) -> dict[str, object]:
         endpoint, principal, asker = request.endpoint, request.principal, request.asker
-        line: dict[str, Any] = {
+        line: dict[str, object] = {
             "v": VERSION,
             "at": round(self._began_at + request.started_at, 4),
             "flow": asker.key if principal is None else principal.flow,
@@ -121,7 +122,7 @@ class Trace:
             line["background"] = True
         return line
 
-    def _keep(self, line: dict[str, Any]) -> None:
+    def _keep(self, line: dict[str, object]) -> None:
         if len(self._lines) >= MAX_KEPT:
             self.lost_total += 1
         else:

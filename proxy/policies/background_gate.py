@@ -15,6 +15,7 @@ from collections.abc import Hashable
 from itertools import islice
 from typing import Final, Generic
 
+from proxy.http1.deadlines import NEVER
 from proxy.mechanisms.breaker import BreakerState
 from proxy.mechanisms.places import Places
 from proxy.mechanisms.turns import Turns
@@ -32,7 +33,6 @@ from proxy.policies.gate_values import (
 from proxy.policies.load_feedback import LoadFeedback
 from proxy.policies.outcomes import Outcome
 
-NEVER: Final = float("inf")
 MAX_IN_LINE: Final = 1024  # requests in all; at a limit of 4 more would wait in vain
 PER_FLOW_IN_LINE: Final = 2  # one to run next, one behind it: a client that wants more is told to slow down
 
@@ -59,9 +59,8 @@ class BackgroundGate(Generic[Owner]):
         self._hold_s = settings.hold_seconds
         self._max_wait_s = settings.max_wait_seconds
         self._fast_fraction = settings.fast_fraction
-        self._turn_s = (
-            settings.timeout_seconds.default * settings.fast_fraction
-        )  # few take a place for longer
+        # Few take a place for longer.
+        self._turn_s = settings.timeout_seconds.default * settings.fast_fraction
         if self._feedback.configure(settings):
             self._who_waits_asked()
 

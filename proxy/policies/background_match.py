@@ -1,16 +1,16 @@
 """What is background: what says so, and what the operator names (behaviour.md §6.1).
 
-Patterns are globs over the whole value: `*` is any run of characters, `?` any one, nothing else is special. Accounts are
-compared as they are, user agents without regard to case; to find a word anywhere write `*word*`. All are compiled once into
-one expression each, and what was found of a user agent is kept, since there are few. With nothing configured a request costs
-one look at a flag. Bounds: time linear in a value's length; `_MAX_AGENTS` kept, of at most `_MAX_AGENT_BYTES` each.
+Patterns are globs over the whole value (`identity.globs`). Accounts are compared as they are, user agents without regard to
+case; to find a word anywhere write `*word*`. All are compiled once into one expression each, and what was found of a user agent
+is kept, since there are few. With nothing configured a request costs one look at a flag. Bounds: time linear in a value's
+length; `_MAX_AGENTS` kept, of at most `_MAX_AGENT_BYTES` each.
 """
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
-from proxy.matrix.routes import RouteClass
+from proxy.identity.globs import compile_globs
+from proxy.matrix.endpoint import RouteClass
 from proxy.policies.background_settings import BackgroundMatchSettings, BackgroundTimeoutSettings
 
 _MAX_AGENTS: Final = 1024
@@ -60,21 +60,6 @@ class BackgroundMatch:
                     self._agents_found.clear()
                 self._agents_found[user_agent] = found
         return found
-
-
-def compile_globs(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    """Give one expression for all patterns, for `fullmatch`; None if there are none."""
-    alternatives = [_translated(pattern) for pattern in patterns]
-    return re.compile("|".join(alternatives), re.DOTALL) if alternatives else None
-
-
-def _translated(pattern: str) -> str:
-    """Give a glob as an expression that never goes back over a `*`: a long user agent costs its length, not a power of it."""
-    first, *rest = [re.escape(part).replace(r"\?", ".") for part in pattern.split("*")]
-    if not rest:
-        return first
-    *middle, last = rest
-    return first + "".join(f"(?>.*?{part})" for part in middle if part) + ".*" + last
 
 
 def timeout_s(settings: BackgroundTimeoutSettings, endpoint_name: str) -> float:

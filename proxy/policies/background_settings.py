@@ -2,21 +2,15 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from proxy.identity.principal import parse_account_pattern
+from proxy.identity.settings import AccountText
 from proxy.policies.settings import RuleMode
 
 #: Route classes that may be background as a whole: not vital, which clients need first, and not other servers' federation.
 MatchableClass = Literal["requests", "media", "history", "remote", "sync", "first_sync"]
 
 
-def _account(text: str) -> str:
-    parse_account_pattern(text)
-    return text
-
-
-AccountGlob = Annotated[str, AfterValidator(_account)]
 AgentGlob = Annotated[str, StringConstraints(min_length=1)]
 
 
@@ -25,7 +19,7 @@ class BackgroundMatchSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    accounts: tuple[AccountGlob, ...] = ()
+    accounts: tuple[AccountText, ...] = ()
     user_agents: tuple[AgentGlob, ...] = ()
     classes: tuple[MatchableClass, ...] = ()
 

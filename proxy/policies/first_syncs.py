@@ -10,10 +10,11 @@ from collections.abc import Hashable
 from enum import IntEnum
 from typing import Final, Generic, TypeVar
 
+from proxy.http1.deadlines import NEVER
+
 Owner = TypeVar("Owner")
 
 LINE: Final = 16  # of an account; a client that opens more has a loop
-NEVER: Final = float("inf")
 
 
 class Turn(IntEnum):
@@ -44,9 +45,8 @@ class FirstSyncs(Generic[Owner]):
     def __init__(self, max_wait_s: float) -> None:
         self.max_wait_s = max_wait_s
         self.refused_total = 0
-        self._lines: dict[
-            Hashable, OrderedDict[FirstSync[Owner], None]
-        ] = {}  # the first of each has its turn
+        #: The first of each has its turn.
+        self._lines: dict[Hashable, OrderedDict[FirstSync[Owner], None]] = {}
         self._waits: OrderedDict[FirstSync[Owner], None] = OrderedDict()  # by `until`
 
     @property

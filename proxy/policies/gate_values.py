@@ -82,14 +82,12 @@ class StartedRefusing(NamedTuple):
     """The breaker began to refuse: one WARN, with the outcome that did it."""
 
     outcome: Outcome
-    at: float
 
 
 class AdmitsAgain(NamedTuple):
     """The breaker ended an outage that lasted `refused_for_s`: one INFO."""
 
     refused_for_s: float
-    at: float
 
 
 GateEvent = StartedRefusing | AdmitsAgain

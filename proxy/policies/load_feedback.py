@@ -113,7 +113,7 @@ class LoadFeedback:
             self.breaker.move(_FAILED, now)
             self.totals.outages += 1
             self._outage_began_at = now
-            self._note(StartedRefusing(outcome, now))
+            self._note(StartedRefusing(outcome))
         return changed
 
     def _cut(self, now: float, floor: int = 0) -> bool:
@@ -128,7 +128,7 @@ class LoadFeedback:
             self.breaker.move(_PROBE_SUCCEEDED, now)
             self.aimd.begin_era(1, now)
             self._forget()
-            self._note(AdmitsAgain(now - self._outage_began_at, now))
+            self._note(AdmitsAgain(now - self._outage_began_at))
             return True
         failed = outcome in FAILURES
         self.breaker.move(_PROBE_FAILED if failed else _PROBE_DROPPED, now)

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 from proxy.errors import Reason
-from proxy.matrix.routes import RouteClass
+from proxy.matrix.endpoint import RouteClass
 
 
 class Outcome(IntEnum):

@@ -35,9 +35,8 @@ _OFFERS_H2: Final = re.compile(
 )
 _TIMEOUT_EARLY_S: Final = 1.0  # the homeserver's clock began a little before ours
 TIMEOUT_LATE_S: Final = 5.0
-UNANSWERED_S: Final = (
-    10.0  # one that the homeserver ends sooner may have ended for the homeserver's own reasons
-)
+#: One that the homeserver ends sooner may have ended for the homeserver's own reasons.
+UNANSWERED_S: Final = 10.0
 
 
 class Sign(IntEnum):
@@ -203,9 +202,8 @@ class TunnelWatch:
         if self._phase is _IDLE:
             return Sign.DOUBTED if reset and timed_out else Sign.OVER
         if self._phase is _HANDSHAKE and (self._closing or self._round_trip_s is not None):
-            return (
-                Sign.TLS_FAILED
-            )  # it did not like what the gateway showed; not every client says so in an alert
+            # It did not like what the gateway showed; not every client says so in an alert.
+            return Sign.TLS_FAILED
         if self._clear:
             return Sign.STALLED if timed_out or age_s >= UNANSWERED_S else Sign.ABANDONED
         if self._on_trial and not (reset and timed_out):

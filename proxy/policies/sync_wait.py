@@ -21,8 +21,8 @@ from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
 from typing import Final, Generic
 
+from proxy.http1.deadlines import NEVER
 from proxy.policies.wait_values import (
-    NEVER,
     Expired,
     Owner,
     WaitPermit,

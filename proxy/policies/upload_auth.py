@@ -26,11 +26,6 @@ class BodyVerdict(IntEnum):
 _READ, _MISSING_TOKEN, _RELAY, _UNAVAILABLE = BodyVerdict
 
 
-def is_large(length_bytes: int, read_bytes: int, confirm_above_bytes: int) -> bool:
-    """Tell whether a body needs a confirmed principal. `length_bytes` is negative where unknown; `read_bytes` are decoded."""
-    return max(length_bytes, read_bytes) > confirm_above_bytes
-
-
 def judge_large_body(principal: Principal, *, takes_token: bool) -> BodyVerdict:
     """Tell what to do about a large body; on routes that take no token, whoever sends it."""
     standing = principal.standing

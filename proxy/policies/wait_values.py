@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
-Owner = TypeVar("Owner")
+from proxy.http1.deadlines import NEVER
 
-NEVER: Final = float("inf")
+Owner = TypeVar("Owner")
 
 
 class WaitVerdict(IntEnum):

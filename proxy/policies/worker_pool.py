@@ -21,9 +21,8 @@ RUNNING: Final = 2
 HELD: Final = 3
 ENDED: Final = 4
 
-REMEMBERED: Final = (
-    1024  # idle flows, and idle sources, whose records are kept at most when records are dropped
-)
+#: Idle flows, and idle sources, whose records are kept at most when records are dropped.
+REMEMBERED: Final = 1024
 UNLIMITED: Final = 1 << 60  # more workers than there are
 LATELY_S: Final = 3600.0
 

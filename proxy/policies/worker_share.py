@@ -15,6 +15,7 @@ Left to others: what a lane is for, who is confirmed or exempt, timers, jitter, 
 from collections.abc import Sequence
 from typing import Final
 
+from proxy.http1.deadlines import NEVER
 from proxy.policies.worker_line import (
     NOBODY,
     bring_up,
@@ -62,8 +63,6 @@ GRANTED: Final = 0
 PARKED: Final = 1
 REFUSED: Final = 2
 
-NEVER: Final = float("inf")
-
 
 class WorkerShare:
     """All workers of one homeserver. `now` is monotonic seconds and never goes back."""
@@ -71,9 +70,8 @@ class WorkerShare:
     def __init__(
         self, pools: Sequence[PoolRule], *, now: float, address_share: float = 0.875, max_lead_s: float = 10.0
     ) -> None:
-        self.displaced: Ticket | None = (
-            None  # by the last `ask` that did not grant: who lost its place in line to it
-        )
+        #: By the last `ask` that did not grant: who lost its place in line to it.
+        self.displaced: Ticket | None = None
         self._numbers = 0
         self._pools = [Pool(rule, max_lead_s, now) for rule in pools]
         self._lanes = [lane for pool in self._pools for lane in pool.lanes]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log
 
+from proxy.http1.deadlines import NEVER
 from proxy.simulation.simulator import Request, Simulation
 
 
@@ -24,7 +25,7 @@ class Client:
     rate_per_s: float | None = None
     starts_at: float = 0.0
     ramp_s: float = 0.0
-    stops_at: float = float("inf")
+    stops_at: float = NEVER
     lane: int = 0
     confirmed: bool = True
     exponential: bool = False

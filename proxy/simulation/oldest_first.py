@@ -7,13 +7,14 @@ unfair in comparison: with four clients that fill their shares, everybody else w
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 
+from proxy.http1.deadlines import NEVER
 from proxy.policies.worker_share import ASKED, ENDED, GRANTED, HELD, PARKED, RUNNING, WAITING, Ticket
 
 
 class OldestFirst:
     """One pool; methods as in `WorkerShare`, without lanes and limits of lines."""
 
-    def __init__(self, workers: int, cap: int, max_wait_s: float = float("inf")) -> None:
+    def __init__(self, workers: int, cap: int, max_wait_s: float = NEVER) -> None:
         self.displaced: Ticket | None = None
         self.free = workers
         self._cap = cap
@@ -80,7 +81,7 @@ class OldestFirst:
         """Give when the oldest in line will have waited too long."""
         return min(
             (next(iter(line)).asked_at + self._max_wait_s for line in self._lines.values()),
-            default=float("inf"),
+            default=NEVER,
         )
 
     def retry_after_s(self, ticket: Ticket, now: float) -> float:  # noqa: ARG002 - the port's shape

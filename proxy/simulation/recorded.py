@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from proxy.matrix.endpoint import Lane, Poll, RouteClass
-from proxy.matrix.routes import find_endpoint, sync_timeout_s
+from proxy.matrix.routes import find_endpoint
+from proxy.matrix.sync_request import sync_timeout_s
 
 
 class Recorded(NamedTuple):

@@ -64,7 +64,7 @@ class Fate:
 
 @dataclass(slots=True)
 class Result:
-    """Everything a replay found out. `waits` of those that got a worker; `lanes`: requests and the most in flight, by class."""
+    """Everything a replay found out. `waits` are of those that got a worker; `by_class` counts requests by route class."""
 
     flows: dict[str, Fate] = field(default_factory=dict)
     total: Fate = field(default_factory=Fate)
@@ -270,7 +270,7 @@ class _Poll:
 
     __slots__ = ("exempt", "flow", "one", "service_s")
 
-    def __init__(self, one: Recorded, flow: str, service_s: float, exempt: bool) -> None:  # noqa: FBT001
+    def __init__(self, one: Recorded, flow: str, service_s: float, exempt: bool) -> None:  # noqa: FBT001 - a record
         self.one = one
         self.flow = flow
         self.service_s = service_s

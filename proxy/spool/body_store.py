@@ -118,13 +118,6 @@ class BodyStore:
         if self._starved:
             self._notify_soon()
 
-    def move(self, flow: Hashable | None, *, confirmed: bool) -> bool:
-        """Charge what is spooled to another flow from now on; False, and nothing changes, where that has no room."""
-        stores, lease = self._stores, self._disk_lease
-        if lease is not None and not stores.disk.move(lease, flow, confirmed=confirmed):
-            return False
-        return stores.memory.move(self._memory_lease, flow, confirmed=confirmed)
-
     # For the reader.
 
     def take_next(self, max_bytes: int) -> bytes:
@@ -358,7 +351,7 @@ class BodyStore:
             self._stores.memory.give_back(self._memory_lease, over)
 
     def _return_space(self) -> None:
-        """Give back what the file does not take up any more, or did not come to; not while it may still come to it."""
+        """Give back the room on disk that was taken and that the file does not use; not while a write may still use it."""
         file, lease = self._file, self._disk_lease
         if file is None or lease is None or file.busy:
             return

@@ -11,8 +11,8 @@ from proxy import clock
 from proxy.errors import Reason
 from proxy.http1.chunked import BadChunkError, ChunkedBody
 from proxy.http1.deadlines import NEVER
+from proxy.http1.fields import CHUNKED
 from proxy.http1.response_head import (
-    CHUNKED,
     UNTIL_CLOSE,
     ResponseBrokenError,
     ResponseHead,
@@ -118,7 +118,7 @@ class UpstreamConnection:
         """Tell whether the kernel has all that was written."""
         return not self.unsent and not self.transport.get_write_buffer_size()
 
-    def set_client_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_client_full(self, full: bool) -> None:  # noqa: FBT001 - the port's shape
         """Stop reading while the client cannot take more; that time is not the homeserver's."""
         if self.transport.is_closing() or full == bool(self._paused_at):
             return
@@ -173,7 +173,7 @@ class UpstreamConnection:
             self._pool.discard(self)
         return False
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's shape
         """Tell the pool, and whoever waits for an answer."""
         exchange, self.exchange = self.exchange, None
         self._pool.lost(self)

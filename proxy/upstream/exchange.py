@@ -7,8 +7,8 @@ homeserver works on its request is replaced by `NOBODY`: the answer is read and 
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from proxy.errors import Reason
+from proxy.http1.fields import CHUNKED
 from proxy.http1.request_head import RequestHead
-from proxy.http1.response_head import CHUNKED as RESPONSE_CHUNKED
 from proxy.http1.response_head import UNTIL_CLOSE, ResponseHead
 from proxy.upstream.request_body import RequestBody
 
@@ -67,7 +67,7 @@ class ClientPort(Protocol):
     def tunnel_bytes(self, data: bytes) -> None:
         """Send bytes of a tunnel to the client."""
 
-    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001 - one state, set by it
         """Nobody can take more of the body now, or somebody can again."""
 
 
@@ -103,7 +103,7 @@ class Nobody:
     def tunnel_bytes(self, data: bytes) -> None:
         """Drop it."""
 
-    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001 - one state, set by it
         """Nobody sends."""
 
 
@@ -122,7 +122,7 @@ class UpstreamPort(Protocol):
     def has_sent_all(self) -> bool:
         """Whether all that was written is with the kernel."""
 
-    def set_client_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_client_full(self, full: bool) -> None:  # noqa: FBT001 - one state, set by it
         """The client cannot take more now, or can again."""
 
     def abandon(self) -> None:
@@ -298,7 +298,7 @@ class Exchange:
 
     # From the connection to the homeserver.
 
-    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001 - one state, set by it
         """It takes no more for now, or does again."""
         if self.body is not None:
             self.body.set_upstream_full(full)
@@ -339,7 +339,7 @@ class Exchange:
             self.closes = True
         if self.head.minor:
             return response.wire + (_CLOSE if self.closes else _END)
-        if length == RESPONSE_CHUNKED:
+        if length == CHUNKED:
             self.closes = True
             return response.wire + _CLOSE  # without its coding: parse_response_head
         return response.wire + (_CLOSE if self.closes else _KEEP_ALIVE)

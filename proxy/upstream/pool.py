@@ -6,7 +6,6 @@ deadline of what was asked.
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from typing import cast
 
 import structlog
@@ -26,9 +25,6 @@ _MAX_WAIT_S = 30.0  # for a connection, when all are taken
 _WRITE_HIGH_WATER_BYTES = 65_536
 
 _log = structlog.get_logger("fairgate.upstream")
-
-#: Connects a protocol made by the factory to the homeserver.
-Connect = Callable[[asyncio.AbstractEventLoop, Callable[[], UpstreamConnection]], "asyncio.Future[object]"]
 
 
 class Pool:
@@ -50,11 +46,6 @@ class Pool:
         self.failing_since: float | None = None
         self._unreachable = OutageNotice()
         self._opened_total = self._reused_total = self._resent_total = self._failed_total = 0
-
-    @property
-    def limit(self) -> int:
-        """How many connections there may be."""
-        return self._state.limit
 
     def resize(self, limit: int) -> None:
         """Allow so many connections from now on; none is closed for it."""
@@ -188,7 +179,7 @@ class Pool:
             reused_total=self._reused_total,
             resent_total=self._resent_total,
             failed_total=self._failed_total,
-            failing_since_s=None if failing_since is None else clock.now() - failing_since,
+            failing_for_s=None if failing_since is None else clock.now() - failing_since,
         )
 
     # Connecting.

@@ -47,8 +47,7 @@ async def detect_profile(url: str) -> str:
 def _known(name: str) -> str:
     if name == GENERIC:
         _log.warning(
-            "the homeserver is none that is known: the careful figures of the profile `generic` hold; "
-            "set homeserver.profile if it is like another"
+            "unknown homeserver: using the conservative `generic` profile; set homeserver.profile if it behaves like another"
         )
     else:
         _log.info("the homeserver is known", profile=name)

@@ -56,7 +56,7 @@ class Questions:
 
     # Course, for the exchange: a question takes no worker, so there is nothing to give back.
 
-    def ends_with_client(self, exchange: Exchange) -> bool:  # noqa: ARG002
+    def ends_with_client(self, exchange: Exchange) -> bool:  # noqa: ARG002 - the port's shape
         """An answer that comes too late is given up."""
         return True
 
@@ -75,7 +75,7 @@ class Questions:
     def body_lost(self, exchange: Exchange) -> None:
         """It has no body."""
 
-    def new_store(self, exchange: Exchange) -> BodyStore:  # noqa: ARG002
+    def new_store(self, exchange: Exchange) -> BodyStore:  # noqa: ARG002 - the port's shape
         """It has no body.
 
         Raises:
@@ -114,11 +114,11 @@ class _Asker(Nobody):
             self.exchange.left(clock.now())
             self._end(0)
 
-    def answered(self, now: float, *, close: bool) -> None:  # noqa: ARG002
+    def answered(self, now: float, *, close: bool) -> None:  # noqa: ARG002 - the port's shape
         """Tell who asked."""
         self._end(0 if self.exchange is None else self.exchange.status)
 
-    def refuse(self, reason: Reason, retry_after_s: float | None = None) -> None:  # noqa: ARG002
+    def refuse(self, reason: Reason, retry_after_s: float | None = None) -> None:  # noqa: ARG002 - the port's shape
         """There is no answer."""
         self._end(0)
 

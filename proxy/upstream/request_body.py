@@ -8,7 +8,7 @@ homeserver takes it.
 from typing import TYPE_CHECKING, Final
 
 from proxy.http1.chunked import ChunkedBody
-from proxy.http1.request_head import CHUNKED
+from proxy.http1.fields import CHUNKED
 from proxy.mechanisms.rate_floor import RateFloor
 from proxy.spool.body_store import BUDGET, TAKEN, BodyStore
 
@@ -151,7 +151,7 @@ class RequestBody:
         self._upstream_full = False
         self._pump()
 
-    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001
+    def set_upstream_full(self, full: bool) -> None:  # noqa: FBT001 - the port's shape
         """The homeserver's side takes no more for now, or does again."""
         self._upstream_full = full
         if not full:

@@ -70,7 +70,6 @@ class Tap:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._released = asyncio.Event()
-        self._writers = set()
         server = await asyncio.start_server(self._relay, "127.0.0.1", 0, backlog=1024)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._ready.set()

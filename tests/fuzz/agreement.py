@@ -4,8 +4,7 @@ from second_readers import Unread, h11_answers, h11_requests, llhttp_answers, ll
 from test_h11_agrees import forwarded
 
 from proxy.http1.chunked import BadChunkError, ChunkedBody
-from proxy.http1.request_head import CHUNKED
-from proxy.http1.response_head import CHUNKED as CHUNKED_ANSWER
+from proxy.http1.fields import CHUNKED
 from proxy.http1.response_head import UNTIL_CLOSE, ResponseBrokenError, parse_response_head
 
 
@@ -41,7 +40,7 @@ def agree_on_answer_head(head):
     if parsed.status < 200 or parsed.length > 1000:
         return
     wire = parsed.wire + b"\r\n\r\n"
-    if parsed.length == CHUNKED_ANSWER:
+    if parsed.length == CHUNKED:
         body, payload = b"1\r\na\r\n0\r\n\r\n", b"a"
     else:
         body = payload = b"b" * (7 if parsed.length == UNTIL_CLOSE else parsed.length)

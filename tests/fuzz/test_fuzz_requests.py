@@ -19,7 +19,6 @@ from second_readers import Unread, h11_requests, llhttp_request
 FUZZ = settings.get_profile("fuzz")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 _ABSOLUTE = re.compile(rb"[Hh][Tt][Tt][Pp][Ss]?://[^/?]*(.*)")
-_GOOD = re.compile(rb"HTTP/1\.1 (200|100) ")
 
 
 def origin_form(method, target):

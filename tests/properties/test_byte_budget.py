@@ -79,16 +79,6 @@ class Budgeting(RuleBasedStateMachine):
             assert lease.taken == before - size
 
     @precondition(lambda self: self.leases)
-    @rule(which=WHICH, flow=KEYS, confirmed=st.booleans())
-    def move(self, which, flow, confirmed):
-        lease = self.leases[which % len(self.leases)]
-        would = (flow, lease.address, confirmed, lease.taken)
-        fits = self.allowed([*self.held(without=lease), would])
-        was = (lease.flow, lease.confirmed)
-        assert self.budget.move(lease, flow, confirmed=confirmed) == fits
-        assert (lease.flow, lease.confirmed) == ((flow, confirmed) if fits else was)
-
-    @precondition(lambda self: self.leases)
     @rule(which=WHICH)
     def end(self, which):
         lease = self.leases.pop(which % len(self.leases))

@@ -120,8 +120,7 @@ class Asking(RuleBasedStateMachine):
         for wait in self.open:
             assert wait in wait.lookup.waits
             assert self.lookups.of(wait.digest) is wait.lookup
-        earliest = min((since + TIMEOUT_S for since in self.open.values()), default=float("inf"))
-        assert self.site.identities.next_deadline() == earliest
+        assert [wait.until for wait in self.open] == [since + TIMEOUT_S for since in self.open.values()]
 
     @invariant()
     def no_place_stays_empty_that_somebody_could_use(self):

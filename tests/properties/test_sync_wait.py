@@ -4,8 +4,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from proxy.http1.deadlines import NEVER
 from proxy.policies.sync_wait import GHOST_SLACK_S, SyncWait
-from proxy.policies.wait_values import NEVER, WaitPermit, WaitState, WaitVerdict
+from proxy.policies.wait_values import WaitPermit, WaitState, WaitVerdict
 
 WHICH = st.integers(0)
 BUDGETS = st.fixed_dictionaries(

@@ -14,8 +14,8 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
-import proxy.app
 from proxy import clock
 from proxy.app import Application
 from proxy.config.settings import Settings
@@ -332,20 +332,37 @@ class Homeserver:
         await until(lambda: all(line.transport.is_closing() for line in self.lines))
 
 
+#: A package's tests share a loop, and worlds on it: whose fault it is nobody can tell, so each of them notes it.
+_running: list[tuple[asyncio.AbstractEventLoop, "World"]] = []
+
+
+def _tell_worlds(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+    worlds = [world for its_loop, world in _running if its_loop is loop]
+    for world in worlds:
+        world.faults.append(context)
+    if not worlds:
+        loop.default_exception_handler(context)
+
+
 class World:
     """Fairgate's data path as `Application` builds it, and a homeserver. `faults` is what the event loop complained of."""
 
-    def __init__(self, settings: dict[str, object] | None = None, *, turn_s: float = 0.01) -> None:
+    def __init__(
+        self, settings: dict[str, object] | None = None, *, turn_s: float = 0.01, path: Path | None = None
+    ) -> None:
         self.homeserver = Homeserver()
         self.faults: list[dict[str, object]] = []
         self._settings = settings or {}
-        self._turn_s = turn_s
+        self._turn_s = turn_s  # short, so that deadlines are found soon and tests need not wait
+        self._path = path
         self.application: Application | None = None
         self.port = 0
         self._stopped = False
 
     async def start(self, homeserver_port: int | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.faults.append(context))
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_tell_worlds)
+        _running.append((loop, self))
         port = await self.homeserver.start()
         homeserver = {
             "url": f"http://127.0.0.1:{homeserver_port or port}",
@@ -360,8 +377,7 @@ class World:
             **self._settings,
             "homeserver": homeserver,
         }
-        proxy.app._TURN_S = self._turn_s  # deadlines are found soon, so that tests need not wait
-        self.application = Application(Settings.model_validate(settings))
+        self.application = Application(Settings.model_validate(settings), self._path, turn_s=self._turn_s)
         await self.application.start()
         self.port = int(self.application.listener.addresses[0].rpartition(":")[2])
 
@@ -375,6 +391,7 @@ class World:
             at_once.set()
             await self.stop_application(at_once)
         await self.homeserver.stop()
+        _running.remove((asyncio.get_running_loop(), self))
 
     async def connect(self, address: str = "127.0.0.1") -> Line:
         """Open a client's connection, from any address of loopback: each is a client key of its own."""

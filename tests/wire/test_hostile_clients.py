@@ -32,7 +32,6 @@ from proxy import clock
 from proxy.http1.life_cycle import State
 
 LONG_POLL = b"GET /_matrix/client/v3/sync?since=1&timeout=3000000 HTTP/1.1\r\nHost: a\r\n\r\n"
-ONE_CONNECTION = {"homeserver": {"connections": 1}}
 ONE_WORKER_EACH = {"lanes": {"requests": {"share": 0.01}}}
 UPGRADE = b"GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 ENDS_WITH_CLIENT = {"homeserver": {"profile": "tuwunel"}}  # every GET

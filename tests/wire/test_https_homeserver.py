@@ -7,7 +7,6 @@ from harness import OK, Line
 from structlog.testing import capture_logs
 from tls_support import make_certificate
 
-import proxy.app
 from proxy.app import Application
 from proxy.config.settings import Settings
 
@@ -49,11 +48,10 @@ def run(loop, monkeypatch, pair, *, trusted=None):
         running = asyncio.get_running_loop()
         server = await running.create_server(homeserver, "127.0.0.1", 0, ssl=context)
         port = server.sockets[0].getsockname()[1]
-        monkeypatch.setattr(proxy.app, "_TURN_S", 0.01)
         places = {key: {"listen": "127.0.0.1:0"} for key in ("admin", "metrics")}
         homeserver_settings = {"url": f"https://localhost:{port}", "profile": "generic"}
         settings = {"listen": [{"address": "127.0.0.1:0"}], "homeserver": homeserver_settings, **places}
-        application = Application(Settings.model_validate(settings))
+        application = Application(Settings.model_validate(settings), turn_s=0.01)
         await application.start()
         _, client = await running.create_connection(
             Line, "127.0.0.1", int(application.listener.addresses[0].rpartition(":")[2])

@@ -6,7 +6,6 @@ import pytest
 import yaml
 from harness import OK, Answer, World, until
 
-from proxy.config.load import load
 from proxy.observability.snapshot import SettingsFigures
 
 GET = b"GET /_matrix/client/v3/rooms/!r:a/state HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -26,10 +25,9 @@ def reloading(tmp_path, loop):
                 return lines[-1]
 
             path = tmp_path / "config.yaml"
-            world = World({"homeserver": {"profile": "generic"}, **settings})
+            world = World({"homeserver": {"profile": "generic"}, **settings}, path=path)
             await world.start()
             world.connect = connect
-            world.application._path = path
             try:
 
                 def write(changes=None, *, text=None):
@@ -210,10 +208,34 @@ def test_a_reload_to_report_lets_everybody_pass(reloading):
     reloading(tell, lanes={"requests": {"workers": 4}})
 
 
-def test_the_file_of_a_reload_is_the_one_that_was_started_with(tmp_path):
-    path = tmp_path / "config.yaml"
-    path.write_text("mode: report")
-    assert load(path, {}).mode == "report"
+def test_the_file_of_a_reload_is_the_one_that_was_started_with(reloading, tmp_path, monkeypatch):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "config.yaml").write_text("connections: {max_requests: 5}")
+    monkeypatch.chdir(elsewhere)
+
+    async def tell(world, write):
+        assert write({"connections.max_requests": 7}).changed == ("connections.max_requests",)
+        assert world.application.listener.max_requests == 7
+
+    reloading(tell)
+
+
+def test_a_file_that_changed_is_read_again_and_nothing_without_a_file(reloading, in_a_world):
+    async def with_a_file(world, write):
+        write()
+        path = world.application._path
+        path.write_text(path.read_text() + "\n# a remark\n")
+        reloaded = world.application.reloaded
+        world.application._watched_at = -1e9  # two seconds are over
+        await until(lambda: world.application.reloaded is not reloaded)
+        assert world.application.reloaded.mistakes == ()
+
+    async def without(world):
+        assert world.application.reload().mistakes == ("there is no settings file to read again",)
+
+    reloading(with_a_file)
+    in_a_world(without)
 
 
 def test_other_trusted_proxies_and_another_limit_of_connections_hold_for_who_is_connected(reloading):

@@ -4,7 +4,6 @@ import asyncio
 import os
 import socket
 
-import proxy.app
 from proxy.app import Application
 from proxy.config.settings import Settings
 from proxy.supervisor.notify import Notify
@@ -17,8 +16,7 @@ TREE = {
 }
 
 
-def test_the_turns_of_the_loop_are_what_a_watchdog_hears_of(loop, tmp_path, monkeypatch):
-    monkeypatch.setattr(proxy.app, "_TURN_S", 0.01)
+def test_the_turns_of_the_loop_are_what_a_watchdog_hears_of(loop, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
         told.bind(str(tmp_path / "notify"))
         told.setblocking(False)
@@ -31,7 +29,7 @@ def test_the_turns_of_the_loop_are_what_a_watchdog_hears_of(loop, tmp_path, monk
         async def run():
             at_once = asyncio.Event()
             at_once.set()
-            application = Application(Settings.model_validate(TREE), notify=Notify(variables))
+            application = Application(Settings.model_validate(TREE), notify=Notify(variables), turn_s=0.01)
             await application.start()
             running = asyncio.get_running_loop()
             try:

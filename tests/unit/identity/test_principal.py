@@ -1,3 +1,5 @@
+import time
+
 import pytest
 
 from proxy.identity.client_key import ClientKeys
@@ -10,7 +12,7 @@ from proxy.identity.principal import (
     Exemptions,
     Principal,
     anonymous,
-    parse_account_pattern,
+    check_account_pattern,
     parse_device,
 )
 
@@ -118,7 +120,14 @@ def test_what_is_special_in_expressions_is_not_special_here():
 @pytest.mark.parametrize("text", ["", "a:x", "alice", " @a:x", "@a:x y"])
 def test_an_account_that_cannot_be_one_is_told_in_words(text):
     with pytest.raises(ValueError, match="write @name:server"):
-        parse_account_pattern(text)
+        check_account_pattern(text)
+
+
+def test_a_long_account_costs_its_length_and_no_power_of_it():
+    exemptions = Exemptions(accounts=["@*a*a*a*a*a*b"])
+    began_at = time.process_time()
+    assert not exemptions.cover("@" + "a" * 60_000, None, guest=False, appservice=False)
+    assert time.process_time() - began_at < 0.1
 
 
 @pytest.mark.parametrize("text", ["", "DEV", "@a:x", "@a:x/", "a:x/DEV", "@a/DEV", "@a b:x/DEV"])

@@ -1,7 +1,9 @@
 import pytest
 
+from proxy.matrix.endpoint import Lane, Poll, RouteClass
 from proxy.matrix.route_table import PREFIXES, ROWS
-from proxy.matrix.routes import Lane, Poll, RouteClass, find_endpoint, sync_timeout_s
+from proxy.matrix.routes import find_endpoint
+from proxy.matrix.sync_request import sync_timeout_s
 
 C = b"/_matrix/client/v3"
 UNSTABLE = b"/_matrix/client/unstable"

@@ -43,14 +43,5 @@ def test_one_address_takes_a_quarter_of_memory():
     assert budget.take(lease("@b:x", "192.0.2.2"), 5 * MIB)
 
 
-def test_a_flow_learnt_late_carries_what_was_taken_before():
-    budget = disk_budget(400)
-    upload = lease("192.0.2.1", confirmed=False)
-    assert budget.take(upload, 90)
-    assert budget.move(upload, "@a:x", confirmed=True)
-    assert budget.take(lease("192.0.2.1", confirmed=False), 90)
-    assert not budget.take(lease("@a:x", "192.0.2.9"), 11)
-
-
 def test_a_budget_of_nothing_takes_nothing():
     assert not ByteBudget(0).take(lease(), 1)

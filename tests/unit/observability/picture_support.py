@@ -82,7 +82,7 @@ def rules(**given):
     )
 
 
-POOL = made(PoolStatistics, failing_since_s=None)
+POOL = made(PoolStatistics, failing_for_s=None)
 SNAPSHOT = made(
     Snapshot,
     version="0.1.0",

@@ -8,7 +8,14 @@ from proxy.matrix.routes import find_endpoint
 def request(
     target=b"/_matrix/client/v3/joined_rooms", method=b"GET", *, started_at=100.0, wait_s=0.0, **about
 ):
-    asking = {"flow": "@a:b", "device": "D", "confirmed": True, "guest": False, "appservice": False}
+    asking = {
+        "flow": "@a:b",
+        "device": "D",
+        "confirmed": True,
+        "guest": False,
+        "appservice": False,
+        "exempt": False,
+    }
     principal = SimpleNamespace(
         **{key: about.get(key, value) for key, value in asking.items()}, key="192.0.2.1"
     )
@@ -28,4 +35,5 @@ def request(
         failure=about.get("failure"),
         started_at=started_at,
         sent_at=sent_at,
+        times=None,
     )

@@ -75,7 +75,15 @@ def test_a_refusal_of_half_a_head_says_who_sent_it_and_is_summed_by_address():
         one.turn(PERIOD_S)
     assert [line["address"] for line in lines[:-1]] == ["192.0.2.7"] * EACH + ["192.0.2.8"]
     assert (lines[-1]["flow"], lines[-1]["times"]) == ("192.0.2.7", 2)
-    assert one.refused_flows.count("192.0.2.7") == EACH + 2
+    assert one.refused_flows.top(1)[0][:2] == ("192.0.2.7", EACH + 2)
+
+
+def test_a_line_about_somebody_exempt_says_so():
+    one = recorder()
+    with capture_logs() as lines:
+        one.refused(request(exempt=True), Reason.LINE_FULL, 100.0)
+        one.refused(request(flow="@c:d"), Reason.LINE_FULL, 100.0)
+    assert [line.get("exempt") for line in lines] == [True, None]
 
 
 def test_answers_are_counted_by_route_and_status_class():
@@ -112,7 +120,7 @@ def test_where_none_has_a_line_no_refusal_has_but_it_is_counted():
         one.refused(request(), Reason.LINE_FULL, 100.0)
         one.reported(request(), Reason.LINE_FULL)
     assert lines == []
-    assert one.refused_flows.count("@a:b") == 1
+    assert [(flow.name, flow.times) for flow in one.refused_flows.top(9)] == [("@a:b", 1)]
     assert one.reported_total[Reason.LINE_FULL] == 1
 
 

@@ -113,7 +113,7 @@ def test_the_status_says_where_each_figure_comes_from():
 
 @pytest.mark.parametrize("failing_s", [None, 3.5])
 def test_an_outage_shows_its_length(failing_s):
-    snapshot = dataclasses.replace(SNAPSHOT, pool=dataclasses.replace(POOL, failing_since_s=failing_s))
+    snapshot = dataclasses.replace(SNAPSHOT, pool=dataclasses.replace(POOL, failing_for_s=failing_s))
     assert samples(snapshot)["fairgate_upstream_failing_seconds",] == (failing_s or 0)
     assert status_document(snapshot)["upstream"]["pool"]["failing_seconds"] == failing_s
 

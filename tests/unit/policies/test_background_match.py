@@ -3,7 +3,7 @@ import time
 import pytest
 from pydantic import ValidationError
 
-from proxy.matrix.routes import RouteClass
+from proxy.matrix.endpoint import RouteClass
 from proxy.policies.background_match import BackgroundMatch, timeout_s
 from proxy.policies.background_settings import (
     BackgroundMatchSettings,

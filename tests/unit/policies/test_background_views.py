@@ -11,7 +11,7 @@ from gate_support import (
     Story,
 )
 
-from proxy.policies.background_gate import NEVER
+from proxy.http1.deadlines import NEVER
 from proxy.policies.background_settings import BackgroundSettings
 from proxy.policies.gate_values import AdmitsAgain, StartedRefusing
 
@@ -123,8 +123,8 @@ def test_one_event_tells_of_an_outage_and_one_of_its_end(story):
     story.later(120)
     story.ends(story.admitted("a"), FAST)
     assert story.gate.take_events() == [
-        StartedRefusing(TRANSPORT_ERROR, began_at),
-        AdmitsAgain(story.now - began_at, story.now),
+        StartedRefusing(TRANSPORT_ERROR),
+        AdmitsAgain(story.now - began_at),
     ]
     assert story.gate.take_events() == []
 

@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from proxy.errors import Reason
-from proxy.matrix.routes import RouteClass
+from proxy.matrix.endpoint import RouteClass
 from proxy.policies.outcomes import (
     FAILURES,
     RECOVERIES,

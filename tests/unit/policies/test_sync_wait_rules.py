@@ -2,8 +2,9 @@ import sys
 
 import pytest
 
+from proxy.http1.deadlines import NEVER
 from proxy.policies.sync_wait import SyncWait
-from proxy.policies.wait_values import NEVER, WaitPermit, WaitState, WaitVerdict
+from proxy.policies.wait_values import WaitPermit, WaitState, WaitVerdict
 
 ADMIT, PARK, SYNC_DEVICE, SYNC_ACCOUNT, SYNC_TOTAL = WaitVerdict
 

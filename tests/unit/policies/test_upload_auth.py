@@ -2,9 +2,7 @@ import pytest
 
 from proxy.identity.principal import CONFIRMED, FAILED, NO_TOKEN, REFUSED, Principal
 from proxy.identity.whoami import Denied
-from proxy.policies.upload_auth import BodyVerdict, is_large, judge_large_body
-
-MIB = 1_048_576
+from proxy.policies.upload_auth import BodyVerdict, judge_large_body
 
 
 class SomeClient:
@@ -15,22 +13,6 @@ class SomeClient:
 
 def principal(standing, **more):
     return Principal(SomeClient(), standing, **more)
-
-
-@pytest.mark.parametrize(
-    ("length", "read", "large"),
-    [
-        (MIB, 0, False),
-        (MIB + 1, 0, True),
-        (50 * MIB, 0, True),
-        (-1, 0, False),
-        (-1, MIB, False),
-        (-1, MIB + 1, True),
-        (0, 0, False),
-    ],
-)
-def test_a_body_is_large_by_its_length_or_by_what_came_so_far(length, read, large):
-    assert is_large(length, read, MIB) is large
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import random
 import uvloop
 from spool_support import watched_spool
 
-from proxy.mechanisms.byte_budget import ByteBudget
 from proxy.spool.body_store import BUDGET, FULL, TAKEN, BodyStore
 from proxy.spool.stores import BodyStores, disk_budget, memory_budget
 
@@ -183,34 +182,6 @@ def test_a_body_that_no_file_was_left_for_is_written_when_there_is_one(tmp_path)
         await end(stores, store)
 
     uvloop.run(scenario())
-
-
-def test_a_spooled_body_can_be_charged_to_the_account_once_it_is_known(tmp_path):
-    async def scenario():
-        stores = new_stores(tmp_path)
-        store = BodyStore(stores, "192.0.2.1", "192.0.2.1", confirmed=False)
-        await write(store, BYTES[:MIB])
-        await stores.spool.threads.settled()
-        assert stores.disk.statistics().unconfirmed_bytes == stores.disk.taken > 0
-        assert store.move("@a:x", confirmed=True)
-        assert stores.disk.statistics().unconfirmed_bytes == 0
-        await end(stores, store)
-
-    asyncio.run(scenario())
-
-
-def test_a_move_to_a_flow_without_room_changes_nothing(tmp_path):
-    async def scenario():
-        stores = new_stores(tmp_path)
-        stores.disk = ByteBudget(1_024 * MIB, unconfirmed_bytes=0)
-        store = BodyStore(stores, "@a:x", "192.0.2.1", confirmed=True)
-        await write(store, BYTES[:MIB])
-        await stores.spool.threads.settled()
-        assert not store.move("192.0.2.1", confirmed=False)
-        assert stores.memory.statistics().unconfirmed_bytes == 0
-        await end(stores, store)
-
-    asyncio.run(scenario())
 
 
 def test_a_reader_may_end_the_body_from_within_its_callback(tmp_path):
