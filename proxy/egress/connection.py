@@ -120,6 +120,8 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         if self.state is _TUNNEL and self.tunnel is not None:
             return self.tunnel.homeserver_ended(reset=False)
         self._left()
+        self._kept = b""
+        self.deadline_at = self._egress.clock() + _LINGER_S  # for what is written to be taken
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -28,6 +28,7 @@ from proxy.egress.resolver import Lookup, Resolver, system_lookup
 from proxy.egress.settings import EgressSettings
 from proxy.egress.state import read_known, rendered, write_whole
 from proxy.egress.statistics import EgressStatistics, egress_statistics
+from proxy.egress.tunnel import FarSide
 from proxy.http1.deadlines import DeadlineSweep
 from proxy.mechanisms.origin_names import normal_host, written
 from proxy.policies.address_guard import AddressGuard
@@ -64,6 +65,7 @@ class Egress:
         self.dialer = Dialer(loop, self.resolver, _guard(settings), settings.connect_timeout_seconds)
         self.connections: DeadlineSweep[HomeserverConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self.kept = KeptOrigins(DeadlineSweep[OriginConnection](_TURNS_PER_ROUND))
+        self.left: DeadlineSweep[FarSide] = DeadlineSweep(_TURNS_PER_ROUND)  # of tunnels that ended in order
         self.accepted_total = self.strangers_total = self.filtered_total = 0
         self.requests_total: Counter[str] = Counter(connect=0, plain=0)
         self.refused_total: Counter[str] = Counter()
@@ -133,6 +135,8 @@ class Egress:
             await asyncio.sleep(0.02)
         for connection in list(self.connections):
             connection.close()
+        for far in list(self.left):
+            far.transport.abort()
         self.kept.close()
         if self._turn is not None:
             self._turn.cancel()
@@ -173,14 +177,14 @@ class Egress:
     # For connections.
 
     def opened(self, connection: HomeserverConnection) -> None:
-        """Take a connection in, if it is the homeserver's and there is room; the idlest tunnel makes room."""
+        """Take a connection in, if it is the homeserver's and there is room; what is used least makes room."""
         self.accepted_total += 1
         peer = connection.transport.get_extra_info("peername")
         if not self._local and not self._is_client(peer):
             self._stranger(peer)
             connection.transport.abort()
             return
-        if len(self.connections) >= self.settings.max_connections and not self._make_room():
+        if len(self.connections) + len(self.left) >= self.settings.max_connections and not self._make_room():
             self.refused_total["connections_full"] += 1
             connection.transport.abort()
             return
@@ -221,7 +225,10 @@ class Egress:
             )
 
     def _make_room(self) -> bool:
-        """Close what has been idle for longest: a tunnel first, else a connection between two requests."""
+        """Close what is idle for longest: what a homeserver left, a tunnel, or a connection between two requests."""
+        if len(self.left):
+            min(self.left, key=lambda one: one.deadline_at).transport.abort()
+            return True
         idle = [one for one in self.connections if one.tunnel is not None and one.tunnel.is_idle]
         if idle:
             min(idle, key=lambda one: one.tunnel.last_at if one.tunnel else 0.0).close()
@@ -241,6 +248,8 @@ class Egress:
                 connection.deadline_passed(now)
             for origin in self.kept.sweep.passed(now):
                 origin.deadline_passed(now)
+            for far in self.left.passed(now):
+                far.transport.abort()
             if self._changed and now - self._saved_at >= _SAVE_EVERY_S and self._saving is None:
                 self._saving = self.loop.create_task(self._save())
         finally:
