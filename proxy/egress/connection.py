@@ -14,10 +14,11 @@ from proxy.egress.deliveries import Delivery, RefusedError
 from proxy.egress.dialer import DialError
 from proxy.egress.exchange import PlainExchange
 from proxy.egress.origin import OriginConnection
-from proxy.egress.reasons import EgressReason, Told, told_bytes
+from proxy.egress.reasons import EgressReason
 from proxy.egress.request import MAX_HEAD_BYTES, ProxyRequest, parse_proxy_request
 from proxy.egress.tunnel import Tunnel
-from proxy.errors import Reason, Refused
+from proxy.errors import Reason, Refused, Told, refusal_bytes
+from proxy.gate.steps import FIRST_HINT_S, outage_hint_s
 from proxy.http1.deadlines import NEVER
 from proxy.policies.push_egress import DeliveryEnd, is_delivery
 from proxy.policies.stalled_tunnels import TunnelWatch
@@ -321,17 +322,18 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         if self._kept:
             self._egress.loop.call_soon(self._read_head)
 
-    def tell(self, reason: Told, *, close: bool, retry_after_s: float = 5.0) -> None:
+    def tell(self, reason: Told, *, close: bool, retry_after_s: float = FIRST_HINT_S) -> None:
         """Answer in the host's place."""
         request = self._request
         self._egress.refused(reason, request)
         head_only = request is not None and request.head.method == b"HEAD" and not request.connect
-        self.transport.write(
-            told_bytes(reason, close=close, head_only=head_only, retry_after_s=retry_after_s)
-        )
+        hint_s = outage_hint_s(retry_after_s) if reason.retry else None
+        self.transport.write(refusal_bytes(reason, retry_after_s=hint_s, close=close, head_only=head_only))
         self.answered(close=close)
 
-    def _tell_of(self, request: ProxyRequest, reason: EgressReason, retry_after_s: float = 5.0) -> None:
+    def _tell_of(
+        self, request: ProxyRequest, reason: EgressReason, retry_after_s: float = FIRST_HINT_S
+    ) -> None:
         """Answer a request that got no connection; its body, if any, was not read."""
         self._task = None
         self.tell(

@@ -22,13 +22,13 @@ from proxy.egress.connection import ConnectionState, HomeserverConnection
 from proxy.egress.deliveries import Deliveries
 from proxy.egress.dialer import Dialer
 from proxy.egress.origin import KeptOrigins, OriginConnection
-from proxy.egress.reasons import Told
 from proxy.egress.request import ProxyRequest
 from proxy.egress.resolver import Lookup, Resolver, system_lookup
 from proxy.egress.settings import EgressSettings
 from proxy.egress.state import read_known, rendered, write_whole
 from proxy.egress.statistics import EgressStatistics, egress_statistics
 from proxy.egress.tunnel import FarSide
+from proxy.errors import Told
 from proxy.http1.deadlines import DeadlineSweep
 from proxy.mechanisms.origin_names import normal_host, written
 from proxy.policies.address_guard import AddressGuard

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import socket
 import ssl
 from dataclasses import asdict
@@ -232,6 +233,34 @@ def test_a_delivery_on_its_way_when_its_gateway_is_refused_goes_no_further(throu
         may_go_on.set()
         assert (await told)[1 if through == "tunnel" else 0] == "gateway_refused"
         assert world.egress.statistics().deliveries_under_way == 0
+
+    in_world(tell)
+
+
+def test_hints_are_spread_by_half_and_name_at_most_three_quarters_of_a_minute():
+    random.seed(1)
+
+    async def tell(world):
+        host = await world.host(None)
+        world.names["none.test"] = []
+        client = await world.client()
+
+        async def hints_s(request):
+            client.send(request * 60)
+            told = [await client.answer() for _ in range(60)]
+            assert len({reason for reason, _, _ in told}) == 1
+            return [json.loads(body)["retry_after_ms"] / 1000 for _, _, body in told]
+
+        of_a_name = await hints_s(get("none.test", 80))
+        assert 2.5 <= min(of_a_name) < 3.2
+        assert 6.8 < max(of_a_name) <= 7.5
+        for _ in range(3):
+            await stall_plain(world, host)
+        of_a_gateway = await hints_s(
+            get("push.test", host.port, "/_matrix/push/v1/notify").replace(b"GET", b"POST", 1)
+        )
+        assert 15 <= min(of_a_gateway) < 20
+        assert 40 < max(of_a_gateway) <= 45
 
     in_world(tell)
 
