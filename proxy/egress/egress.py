@@ -30,6 +30,7 @@ from proxy.egress.statistics import EgressStatistics, egress_statistics
 from proxy.egress.tunnel import FarSide
 from proxy.errors import Told
 from proxy.http1.deadlines import DeadlineSweep
+from proxy.identity.networks import Networks, parse_address
 from proxy.mechanisms.origin_names import normal_host, written
 from proxy.policies.address_guard import AddressGuard
 from proxy.policies.push_egress import KnownHosts, gateway_key
@@ -70,7 +71,7 @@ class Egress:
         self.requests_total: Counter[str] = Counter(connect=0, plain=0)
         self.refused_total: Counter[str] = Counter()
         self.address: str | None = None
-        self._clients = tuple(ipaddress.ip_network(text) for text in settings.clients)
+        self._clients = Networks(settings.clients)
         self._state_directory = state_directory
         self._servers: list[asyncio.Server] = []
         self._handed_over = False
@@ -146,7 +147,7 @@ class Egress:
     def reload(self, settings: EgressSettings) -> None:
         """Take other settings: all but `listen`, which needs a restart. What is under way goes on; kept connections end."""
         self.settings = settings.model_copy(update={"listen": self.settings.listen})
-        self._clients = tuple(ipaddress.ip_network(text) for text in settings.clients)
+        self._clients = Networks(settings.clients)
         self.known.name(settings.gateways)
         self.deliveries.configure(settings)
         self.dialer.guard = _guard(settings)
@@ -206,14 +207,10 @@ class Egress:
         return gateway_key(host, port, tls=True)
 
     def _is_client(self, peer: object) -> bool:
-        if not isinstance(peer, tuple):
-            return False  # reset before it was accepted
-        try:
-            address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
-        except ValueError:
-            return False
-        address = getattr(address, "ipv4_mapped", None) or address
-        return any(address in network for network in self._clients)
+        address = (
+            parse_address(str(peer[0])) if isinstance(peer, tuple) else None
+        )  # reset before it was accepted
+        return address is not None and address in self._clients
 
     def _stranger(self, peer: object) -> None:
         self.strangers_total += 1

@@ -189,6 +189,17 @@ def test_the_way_out_is_no_way_back_in():
     in_world(tell)
 
 
+@pytest.mark.parametrize("network", ["127.0.0.1", "127.0.0.0/8", "::ffff:127.0.0.1", "::ffff:127.0.0.0/104"])
+def test_a_client_is_known_however_its_network_is_written(network):
+    async def tell(world):
+        host = await world.host()
+        client = await world.client("127.0.0.1")
+        client.send(get("a.example", host.port))
+        assert (await client.answer())[1] == 200
+
+    in_world(tell, clients=(network,))
+
+
 def test_only_the_clients_of_the_way_out_are_served():
     async def tell(world):
         host = await world.host()
