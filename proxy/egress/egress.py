@@ -207,9 +207,9 @@ class Egress:
         return gateway_key(host, port, tls=True)
 
     def _is_client(self, peer: object) -> bool:
-        address = (
-            parse_address(str(peer[0])) if isinstance(peer, tuple) else None
-        )  # reset before it was accepted
+        if not isinstance(peer, tuple):
+            return False  # reset before it was accepted
+        address = parse_address(str(peer[0]))
         return address is not None and address in self._clients
 
     def _stranger(self, peer: object) -> None:

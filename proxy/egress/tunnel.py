@@ -121,11 +121,11 @@ class Tunnel:
         if self.delivery is not None:
             self._end_delivery(DeliveryEnd.ANSWERED)  # else the homeserver would not send another
         deliveries = self._egress.deliveries
+        if self._egress.known.is_peer(self.host):
+            self._watch_no_longer()
+            return True
         try:
             self.delivery = deliveries.begin(self.host, self.port, tls=True)
-            if deliveries.is_peer(self.delivery):
-                self._watch_no_longer()
-                return True
             if deliveries.ask_place(self.delivery, self.address, self._place_granted):
                 self.arm()
                 return True

@@ -54,11 +54,7 @@ async def tunnel_to(world, far):
     """A tunnel; gives the homeserver's end, the host's, and ours."""
     client, reason = await world.connect("a.test", far.port)
     assert client is not None, reason
-    ours = next(
-        one.tunnel
-        for one in world.egress.connections
-        if one.tunnel and one.transport.get_extra_info("peername") == client.sock.getsockname()
-    )
+    ours = world.ours(client).tunnel
     return client, await far.accept(), ours
 
 
@@ -67,9 +63,7 @@ async def full_tunnel_to(world, far):
     client, sock, ours = await tunnel_to(world, far)
     ours.far.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     while not ours.far.transport.get_write_buffer_size():
-        seen_at = ours.last_at
-        client.send(PIECE)
-        await until(lambda seen_at=seen_at: ours.last_at > seen_at)
+        await world.pass_through(client, PIECE)
     assert not ours.far.full
     return client, sock, ours
 
