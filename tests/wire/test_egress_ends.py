@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import struct
 from pathlib import Path
 
-from egress_support import PATIENCE_S, get, in_world, until
+import pytest
+from egress_support import PATIENCE_S, delivery, get, in_world, turns, until
 
 RESET = struct.pack("ii", 1, 0)
 PIECE = bytes(16_384)
@@ -161,5 +163,131 @@ def test_a_homeserver_that_leaves_without_taking_its_answer_keeps_no_connection(
         await until(lambda: not len(world.egress.connections))
         client.reset()
         await until(lambda: sockets() == before)
+
+    in_world(tell)
+
+
+# Every order in which a tunnel's two ends can send, half-close and reset.
+
+
+STEPS = (
+    lambda client, _: client.send(bytes(30_000)),
+    lambda client, _: client.send(b"\x16\x03\x01\x00\x05hello"),
+    lambda client, _: client.writer.write_eof(),
+    lambda client, _: client.reset(),
+    lambda _, sock: sock.send(bytes(30_000)),
+    lambda _, sock: sock.shutdown(socket.SHUT_WR),
+    lambda _, sock: reset(sock),
+)
+
+
+def left_over(world):
+    """Connections, and what was given to deliveries and not given back."""
+    figures = world.egress.statistics()
+    deliveries = world.egress.deliveries
+    return (
+        len(world.egress.connections) + len(world.egress.left) + len(world.egress.kept.sweep),
+        figures.deliveries_under_way + figures.deliveries_waiting,
+        len(deliveries._cuttable) + len(deliveries._waiting),
+    )
+
+
+@pytest.mark.parametrize("gateway", [False, True])
+@pytest.mark.parametrize("pause", [0, 5])
+def test_in_whatever_order_its_ends_send_and_leave_nothing_of_a_tunnel_is_left(gateway, pause):
+    async def tell(world):
+        far = Far(world)
+        before = sockets()
+        if gateway:
+            world.egress.learn("a.test", far.port)
+        for steps in itertools.permutations(STEPS, 2):
+            client, sock, _ = await tunnel_to(world, far)
+            for step in steps:
+                with contextlib.suppress(OSError, RuntimeError):  # it has left already
+                    step(client, sock)
+                await turns(pause)
+            for after_s in (11, 100, 901):
+                await world.later(after_s)
+            await until(lambda: left_over(world) == (0, 0, 0))
+            client.writer.transport.abort()
+            sock.close()
+            await until(lambda: sockets() == before)
+
+    in_world(tell, failure_threshold=1000)
+
+
+# Stopping.
+
+
+async def a_head_has_begun(world, _far):
+    client = await world.client()
+    client.send(b"GET http://a.t")
+    await until(lambda: world.ours(client)._kept)
+
+
+async def a_delivery_waits_for_its_answer(world, far):
+    (await world.client()).send(delivery("a.test", far.port))
+    await far.accept()
+
+
+async def a_body_is_not_taken(world, far):
+    client = await world.client()
+    place = b"a.test:%d" % far.port
+    head = b"POST http://%s/ HTTP/1.1\r\nHost: %s\r\nContent-Length: 9000000\r\n\r\n"
+    client.send(head % (place, place) + bytes(9_000_000))
+    await far.accept()
+    await until(lambda: world.ours(client)._paused)
+
+
+async def a_delivery_waits_for_its_place(world, far):
+    world.egress.deliveries.places.note(world.key(far, "a.test"), None, answered=False)
+    for _ in range(9):
+        (await world.client()).send(b"CONNECT a.test:%d HTTP/1.0\r\n\r\n" % far.port)
+    await until(lambda: world.egress.statistics().deliveries_waiting == 1)
+
+
+async def early_bytes_fill_a_tunnel(world, far):
+    client = await world.client()
+    client.send(b"CONNECT a.test:%d HTTP/1.0\r\n\r\n" % far.port + bytes(9_000_000))
+    await client.until(b"\r\n\r\n")
+    await until(lambda: world.ours(client).tunnel.far.full)
+
+
+async def a_host_has_ended_in_a_full_tunnel(world, far):
+    client, sock, _ = await full_tunnel_to(world, far)
+    sock.shutdown(socket.SHUT_WR)
+    assert await client.ended() == b""
+
+
+async def a_homeserver_has_ended_in_a_full_tunnel(world, far):
+    client, _, ours = await full_tunnel_to(world, far)
+    client.writer.write_eof()
+    await until(lambda: ours._half_closed_at is not None)
+
+
+@pytest.mark.parametrize(
+    "while_",
+    [
+        a_head_has_begun,
+        a_delivery_waits_for_its_answer,
+        a_body_is_not_taken,
+        a_delivery_waits_for_its_place,
+        early_bytes_fill_a_tunnel,
+        a_host_has_ended_in_a_full_tunnel,
+        a_homeserver_has_ended_in_a_full_tunnel,
+    ],
+)
+def test_stopping_leaves_nothing_while(while_):
+    async def tell(world):
+        before = sockets()
+        far = Far(world)
+        world.egress.learn("a.test", far.port)
+        await while_(world, far)
+        await world.egress.stop()
+        far.stop()
+        for client in world.clients:
+            client.writer.transport.abort()
+        await until(lambda: sockets() == before - 1)
+        assert left_over(world) == (0, 0, 0)
 
     in_world(tell)
