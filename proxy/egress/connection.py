@@ -79,6 +79,11 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         self._full = False
         self._dropped = 0
 
+    @property
+    def waits(self) -> asyncio.Task[None] | None:
+        """What waits for a name, a place or a connect on its behalf; cancelled when the connection ends."""
+        return self._task
+
     # From the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -134,6 +134,7 @@ class Egress:
         ends_at = self.clock() + grace_s
         while self.clock() < ends_at and any(map(_is_busy, self.connections)):  # noqa: ASYNC110  (once in a life)
             await asyncio.sleep(0.02)
+        waits = [one.waits for one in self.connections if one.waits is not None]
         for connection in list(self.connections):
             connection.close()
         for far in list(self.left):
@@ -141,7 +142,8 @@ class Egress:
         self.kept.close()
         if self._turn is not None:
             self._turn.cancel()
-        await asyncio.sleep(0)  # aborted transports end in the next turn of the loop
+        await asyncio.sleep(0)  # aborted transports end in the next turn of the loop, and cancel what waits
+        await asyncio.gather(*waits, return_exceptions=True)
         await self._save()
 
     def reload(self, settings: EgressSettings) -> None:

@@ -26,12 +26,12 @@ def sockets():
 class Far:
     """A host that does only what it is told: reads nothing, sends nothing, ends nothing by itself."""
 
-    def __init__(self, world):
+    def __init__(self, world, backlog=16):
         world.hosts.append(self)
         self.listening = socket.socket()
         self.listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         self.listening.bind(("127.0.0.1", 0))
-        self.listening.listen(16)
+        self.listening.listen(backlog)
         self.listening.setblocking(False)
         self.port = self.listening.getsockname()[1]
         self.accepted = []
@@ -225,6 +225,17 @@ async def a_head_has_begun(world, _far):
     await until(lambda: world.ours(client)._kept)
 
 
+async def a_host_is_dialed(world, far):
+    for _ in range(4):
+        sock = socket.socket()
+        far.accepted.append(sock)
+        sock.setblocking(False)
+        sock.connect_ex(far.listening.getsockname())
+    had = sockets()
+    (await world.client()).send(b"CONNECT a.test:%d HTTP/1.0\r\n\r\n" % far.port)
+    await until(lambda: sockets() == had + 3)  # the client's, ours for it, and the dial's
+
+
 async def a_delivery_waits_for_its_answer(world, far):
     (await world.client()).send(delivery("a.test", far.port))
     await far.accept()
@@ -269,6 +280,7 @@ async def a_homeserver_has_ended_in_a_full_tunnel(world, far):
     "while_",
     [
         a_head_has_begun,
+        a_host_is_dialed,
         a_delivery_waits_for_its_answer,
         a_body_is_not_taken,
         a_delivery_waits_for_its_place,
@@ -280,10 +292,12 @@ async def a_homeserver_has_ended_in_a_full_tunnel(world, far):
 def test_stopping_leaves_nothing_while(while_):
     async def tell(world):
         before = sockets()
-        far = Far(world)
+        far = Far(world, backlog=0)
         world.egress.learn("a.test", far.port)
         await while_(world, far)
+        tests = len(far.accepted) + len(world.clients) + 1
         await world.egress.stop()
+        assert sockets() <= before + tests - 1, "it has closed all of its own, where it listened, too"
         far.stop()
         for client in world.clients:
             client.writer.transport.abort()
