@@ -60,7 +60,7 @@ class HomeserverConnection(asyncio.BufferedProtocol):
     """See the module."""
 
     __slots__ = (
-        "_dropped", "_egress", "_exchange", "_full", "_kept", "_paused", "_request", "_task", "deadline_at", "state",
+        "_dropped", "_egress", "_exchange", "_kept", "_paused", "_request", "_task", "deadline_at", "full", "state",
         "sweep_slot", "transport", "tunnel",
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._kept = b""
         self._paused = False
-        self._full = False
+        self.full = False
         self._dropped = 0
 
     @property
@@ -107,7 +107,7 @@ class HomeserverConnection(asyncio.BufferedProtocol):
                 self.deadline_at = self._egress.clock() + _HEAD_S
             self._kept += data
             self._read_head()
-            if self._full and len(self._kept) >= _MAX_AHEAD_BYTES:
+            if self.full and len(self._kept) >= _MAX_AHEAD_BYTES:
                 self._pause()
         elif self.state is _BUSY:
             exchange = self._exchange
@@ -140,12 +140,12 @@ class HomeserverConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The homeserver takes no more for now: nothing more is read for it, and no further request is begun."""
-        self._full = True
+        self.full = True
         self._read_far(False)
 
     def resume_writing(self) -> None:
         """It does again."""
-        self._full = False
+        self.full = False
         self._read_far(True)
         self._read_head()
 
@@ -184,7 +184,7 @@ class HomeserverConnection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def _read_head(self) -> None:
-        if self.state is not _IN_HEAD or not self._kept or self._full:
+        if self.state is not _IN_HEAD or not self._kept or self.full:
             return
         start = 2 if self._kept.startswith(b"\r\n") else 0
         end = self._kept.find(b"\r\n\r\n", start) + 4

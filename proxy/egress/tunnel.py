@@ -76,7 +76,7 @@ class Tunnel:
         if self._early:
             early, self._early = self._early, b""
             self.from_gateway(early)
-            self.far.transport.resume_reading()
+        self.far.read(not self.client.full)
 
     @property
     def is_over(self) -> bool:

@@ -155,7 +155,7 @@ def test_a_homeserver_that_leaves_without_taking_its_answer_keeps_no_connection(
         client = await world.client()
         client.writer.transport.pause_reading()
         client.send(get("a.test", host.port))
-        await until(lambda: any(one._full for one in world.egress.connections))
+        await until(lambda: any(one.full for one in world.egress.connections))
         client.writer.write_eof()
         await until(lambda: all(one.transport.is_closing() for one in world.egress.connections))
         assert len(world.egress.connections) == 1, "it may take what is written for a while"
