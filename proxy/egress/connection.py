@@ -303,8 +303,8 @@ class HomeserverConnection(asyncio.BufferedProtocol):
             exchange.delivery = delivery
         self._task = None
         data, self._kept = self._kept, b""
+        self._resume()  # before the host says that it is full
         self._kept += exchange.run(origin, data)
-        self._resume()
 
     def _demand(self, stands: bool) -> None:  # noqa: FBT001  (a condition)
         """Go no further for a homeserver that left meanwhile, or with a host that accepted and closed at once."""

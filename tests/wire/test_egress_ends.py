@@ -167,6 +167,35 @@ def test_a_homeserver_that_leaves_without_taking_its_answer_keeps_no_connection(
     in_world(tell)
 
 
+@pytest.mark.parametrize("through", ["plain", "tunnel"])
+def test_a_host_that_takes_nothing_pauses_a_homeserver_that_sent_ahead_while_it_was_dialed(through):
+    size = 32 * 1024 * 1024
+
+    async def tell(world):
+        far = Far(world)
+        place = b"a.test:%d" % far.port
+        client = await world.client()
+        await until(lambda: len(world.egress.connections))
+        ours = world.ours(client)
+        connect = world.egress.dialer.connect
+
+        async def connect_late(*arguments):
+            await until(lambda: ours._paused)
+            transport, address = await connect(*arguments)
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            return transport, address
+
+        world.egress.dialer.connect = connect_late
+        head = b"POST http://%s/ HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n" % (place, place, size)
+        client.send((b"CONNECT %s HTTP/1.0\r\n\r\n" % place if through == "tunnel" else head) + bytes(size))
+        await far.accept()
+        await turns(500)
+        far_side = ours.tunnel.far if ours.tunnel else ours._exchange.origin
+        assert 0 < far_side.transport.get_write_buffer_size() < 512 * 1024
+
+    in_world(tell)
+
+
 # Every order in which a tunnel's two ends can send, half-close and reset.
 
 
