@@ -43,7 +43,7 @@ USER 10001:10001
 # 8010 clients, 9403 probes and metrics. 9402, the admin listener, is on loopback.
 EXPOSE 8010 9403
 STOPSIGNAL SIGTERM
-# For the default metrics.listen; orchestrators ask /healthz and /readyz themselves.
+# For the default metrics.listen; orchestrators ask /healthz and /servez themselves.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9403/healthz', timeout=2)"]
 ENTRYPOINT ["fairgate"]

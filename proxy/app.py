@@ -2,7 +2,8 @@
 
 import asyncio
 import resource
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -14,7 +15,8 @@ from proxy.admin.picture import rule_statistics
 from proxy.admin.server import OperatorListeners
 from proxy.admin.views import Views
 from proxy.config.changes import changed_keys, keys_needing_restart
-from proxy.config.load import ConfigError, load
+from proxy.config.load import ConfigError, load_with_warnings
+from proxy.config.mistakes import Mistake
 from proxy.config.settings import Settings
 from proxy.config.watch import FileWatch
 from proxy.downstream.connection import ClientConnection
@@ -29,7 +31,7 @@ from proxy.matrix.routes import forget_paths
 from proxy.mechanisms.recent_maximum import RecentMaximum
 from proxy.observability.log_lines import LogLines
 from proxy.observability.logs import configure_logs
-from proxy.observability.snapshot import Snapshot
+from proxy.observability.snapshot import SettingsFigures, Snapshot
 from proxy.policies.descriptors import Fit
 from proxy.spool.settings import spool_directory
 from proxy.spool.spool import MAX_FILES, Spool, SpoolDirectoryError
@@ -94,11 +96,11 @@ class Application:
             self.profile = settings.homeserver.profile
         #: As it was started: another `egress.listen` needs a restart.
         self._egress_listens = settings.egress.listen is not None
-        self._fit = Fit(0, 0, 0)
+        self._fit = Fit(0, 0, 0, 0)
         fitted = self._fitted(settings, self.profile)
         self._hold(settings, fitted)
         self.pool = parts.pool(settings.homeserver, self._fit.upstream, self._upstreams)
-        self.pipeline = parts.pipeline(settings, fitted.figures, self.pool, self._spool)
+        self.pipeline = parts.pipeline(settings, fitted.figures, self._fit.tunnels, self.pool, self._spool)
         self.listener = Listener(
             self.pipeline,
             settings.connections,
@@ -108,13 +110,16 @@ class Application:
         )
         self._probe = HomeserverProbe(settings.homeserver.url)
         views = Views(self.snapshot, self.pipeline, self._rules, self.reload)
-        self.operators = OperatorListeners(settings.admin, settings.metrics, views, self._is_ready)
+        self.operators = OperatorListeners(
+            settings.admin, settings.metrics, views, self._why_not_ready, self._not_serving
+        )
         self.egress = parts.egress(settings, asyncio.get_running_loop())
         self.pipeline.pushers.learn = self.egress.learn
         if self._egress_listens:
             self.pipeline.lessons.learn_peer = self.egress.federation_peer
         self._detection: asyncio.Task[None] | None = None
         self._started_at = clock.wall_time()
+        self._settings_read = SettingsFigures(self._started_at)
         self._started = clock.now()
         self._turn: asyncio.TimerHandle | None = None
         self._overdue: list[ClientConnection] = []
@@ -137,11 +142,12 @@ class Application:
             self._handed_over.demand_all_taken()
         except HandOverError as error:
             raise StartError(str(error)) from None
-        for place, sockets in places:
-            await _started(self.listener.listen(place, sockets), place.address)
+        # The operators' first: a second start on one machine most often ends here, before a client could come to it.
         await _started(
             self.operators.start(admin, metrics), f"{settings.admin.listen} or {settings.metrics.listen}"
         )
+        for place, sockets in places:
+            await _started(self.listener.listen(place, sockets), place.address)
         if way_out is not None:
             await _started(self.egress.start(handed_way_out), way_out)
         self._schedule_turn()
@@ -158,6 +164,8 @@ class Application:
 
     async def _detect_profile(self) -> None:
         profile = await detect_profile(self._settings.homeserver.url)
+        if self._settings.homeserver.profile != "auto":
+            return  # a reload said it meanwhile
         try:
             fitted = self._fitted(self._settings, profile)
         except StartError as error:
@@ -176,23 +184,25 @@ class Application:
             mistakes: tuple[str, ...] = ("there is no settings file to read again",)
             return self._not_reloaded(mistakes)
         try:
-            new = load(self._path)
+            new, dangers = load_with_warnings(self._path)
             profile = self.profile if new.homeserver.profile == "auto" else new.homeserver.profile
             fitted = self._fitted(new, profile)
         except ConfigError as error:
-            return self._not_reloaded(tuple(str(mistake) for mistake in error.mistakes))
+            return self._not_reloaded(tuple(mistake.with_line() for mistake in error.mistakes))
         except StartError as error:
             return self._not_reloaded((str(error),))
         old, self._settings = self._settings, new
         changed, later = tuple(changed_keys(old, new)), tuple(keys_needing_restart(self._started_with, new))
         self.profile = profile
         configure_logs(new.log, self._log_lines)
+        tell_dangers(dangers)
         self.operators.configure(new.admin)
         self._reconfigure(new, fitted)
         self.egress.reload(new.egress)
         _log.info("settings read again", changed=changed, needs_restart=later)
         self._notify.ready(f"Settings read again; waiting for a restart: {', '.join(later) or 'none'}")
         self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
+        self._settings_read = SettingsFigures(self.reloaded.at, later)
         return self.reloaded
 
     def _fitted(self, settings: Settings, profile: str | None) -> parts.Fitted:
@@ -227,7 +237,7 @@ class Application:
 
     def _reconfigure(self, settings: Settings, fitted: parts.Fitted) -> None:
         self._hold(settings, fitted)
-        parts.reconfigure(self.pipeline, settings, fitted.figures)
+        parts.reconfigure(self.pipeline, settings, fitted.figures, self._fit.tunnels)
         self.pool.resize(settings.homeserver.connections or self._fit.upstream)
         self.listener.configure(
             settings.connections, max_connections=self._fit.clients, access=settings.log.access
@@ -237,11 +247,20 @@ class Application:
         _log.error("the settings are wrong: nothing changes", mistakes=mistakes)
         self._notify.ready("The settings are wrong, those of before hold")
         self.reloaded = Reloaded(clock.wall_time(), (), (), mistakes)
+        self._settings_read = replace(self._settings_read, read_at=self.reloaded.at, mistakes=mistakes)
         return self.reloaded
 
-    async def _is_ready(self) -> bool:
-        """Tell whether the homeserver answers and we know what it is."""
-        return self.profile is not None and await self._probe.answers()
+    async def _why_not_ready(self) -> str | None:
+        """Give None where the homeserver answers and we know what it is."""
+        if not await self._probe.answers():
+            return "the homeserver does not answer"
+        return None if self.profile is not None else "the homeserver answers, and has not said yet what it is"
+
+    def _not_serving(self) -> str | None:
+        """Tell why no client should be sent here. An outage is no reason: our answer to it (§10.1) is the one clients heed."""
+        if self.listener.stopping:
+            return "stopping"
+        return "the homeserver has not said what it is" if self.profile is None else None
 
     async def stop(self, at_once: asyncio.Event) -> None:
         """End as §1.8 says: requests in flight may end within the drain time, unless `at_once` is set."""
@@ -302,11 +321,13 @@ class Application:
             started_at=self._started_at,
             uptime_s=clock.now() - self._started,
             stopping=self.listener.stopping,
+            settings=self._settings_read,
             homeserver=self._settings.homeserver.url,
             connections=self.listener.states(),
             connections_limit=self._fit.clients,
             accepted_total=self.listener.accepted_total,
             requests_total={route.name.lower(): self.pipeline.requests_total[route] for route in RouteClass},
+            answers_total=self.pipeline.recorder.answers_total(),
             refused_total={reason.value: number for reason, number in self.pipeline.refused_total.items()},
             left_total=self.listener.left_total,
             open_descriptors=sum(1 for _ in Path("/proc/self/fd").iterdir()),
@@ -351,6 +372,7 @@ class Application:
         self._lag_s = lag_s = max(0.0, now - self._turn_due)
         self._worst_lag.latest = max(self._worst_lag.latest, lag_s)
         self._worst_lag.value(now)  # turns the slots
+        self._notify.alive(now)
         try:
             self._overdue += self.listener.connections.passed(now)
             self._end_overdue()
@@ -368,6 +390,12 @@ class Application:
             forget_paths()
         finally:
             self._schedule_turn()
+
+
+def tell_dangers(warnings: Sequence[Mistake]) -> None:
+    """Have the log name what is right and dangerous in the settings."""
+    for warning in warnings:
+        _log.warning("a setting is dangerous", detail=warning.with_line())
 
 
 async def _started(starting: "asyncio.Future[None] | object", what: str) -> None:

@@ -134,6 +134,7 @@ class Reason(Enum):
         "Too many open websockets of this address",
         True,
     )
+    TUNNELS_TOTAL = ("tunnels_total", 429, "M_LIMIT_EXCEEDED", "Too many open websockets in all", True)
     # The homeserver cannot be used now (§10.1: same error code and hints as a rate limit, so that clients back off).
     UPSTREAM_UNREACHABLE = (
         "upstream_unreachable",

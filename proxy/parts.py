@@ -58,11 +58,12 @@ class LimitTooSmallError(Exception):
 
 #: Whose waits hold until the homeserver has said what it is: generous ones, since clients come back all at once (§8).
 _WAITS_UNTIL_KNOWN = "synapse"
+_CONNECTIONS_PER_TUNNEL = 4  # where the settings say how many connections there are
 
 
 def figures_of(settings: Settings, profile: str | None) -> Figures:
     """Give the figures of a profile under the settings; None while the homeserver has not said what it is."""
-    given = given_figures(settings.lanes, settings.sync)
+    given = given_figures(settings.lanes, settings.sync, settings.from_environment)
     if profile is not None:
         return figures(profile, given)
     waits = figures(_WAITS_UNTIL_KNOWN, given)
@@ -110,6 +111,9 @@ def fitted(settings: Settings, profile: str | None, descriptor_limit: int) -> Fi
     )
     if fit_found is None:
         raise LimitTooSmallError
+    if settings.homeserver.connections is not None:
+        most = settings.homeserver.connections // _CONNECTIONS_PER_TUNNEL
+        fit_found = fit_found._replace(tunnels=min(fit_found.tunnels, most))
     return Fitted(replace(found, sync_workers=fit_found.waits), fit_found, found.sync_workers)
 
 
@@ -137,13 +141,13 @@ def _tls() -> ssl.SSLContext:
     return context
 
 
-def pipeline(settings: Settings, found: Figures, upstream: Pool, spool: Spool) -> Pipeline:
-    """Make the way of a request, with all its rules."""
+def pipeline(settings: Settings, found: Figures, tunnels: int, upstream: Pool, spool: Spool) -> Pipeline:
+    """Make the way of a request, with all its rules; `tunnels` are how many there may be in all."""
     address = parse_homeserver_url(settings.homeserver.url)
     host = b"localhost" if address.path is not None else f"{address.host}:{address.port}".encode()
     return Pipeline(
         upstream,
-        _gates(settings, found, Questions(upstream, host, settings.identity.timeout_seconds)),
+        _gates(settings, found, tunnels, Questions(upstream, host, settings.identity.timeout_seconds)),
         _bodies(settings, spool),
         found,
         client_keys(settings),
@@ -166,6 +170,7 @@ def rules(settings: Settings, profile: str | None) -> Rules:
         bodies=settings.bodies,
         exempt=settings.clients.exempt,
         mode=settings.mode,
+        from_environment=settings.from_environment,
     )
 
 
@@ -173,7 +178,7 @@ def _recorder(settings: LogSettings) -> Recorder:
     return Recorder(settings, [route.name.lower() for route in RouteClass], clock.now())
 
 
-def reconfigure(way: Pipeline, settings: Settings, found: Figures) -> None:
+def reconfigure(way: Pipeline, settings: Settings, found: Figures, most_tunnels: int) -> None:
     """Let other settings, or the profile that was found out, take effect; permits given out stay right."""
     now = clock.now()
     gates, lanes, sync, tunnels = way.gates, settings.lanes, settings.sync, settings.connections.tunnels
@@ -191,10 +196,13 @@ def reconfigure(way: Pipeline, settings: Settings, found: Figures) -> None:
     way.recorder.configure(settings.log, now)
     way.bodies.reconfigure(settings.bodies.rate)
     gates.identity.identities.reconfigure(settings.identity, exemptions(settings))
+    gates.identity.questions.timeout_s = settings.identity.timeout_seconds
     gates.tunnels.enforces = enforces(tunnels.mode)
-    gates.tunnels.tunnels.per_account, gates.tunnels.tunnels.per_address = (
+    counted = gates.tunnels.tunnels
+    counted.per_account, counted.per_address, counted.total = (
         tunnels.per_account,
         tunnels.per_address,
+        most_tunnels,
     )
     gates.waits.enforces = enforces(sync.mode)
     gates.waits.grace_s, gates.waits.max_timeout_s = sync.grace_seconds, sync.max_timeout_seconds
@@ -222,7 +230,7 @@ def reconfigure(way: Pipeline, settings: Settings, found: Figures) -> None:
         gates.workers.replace(worker_share(settings, found), now)
 
 
-def _gates(settings: Settings, found: Figures, questions: Questions) -> Gates:
+def _gates(settings: Settings, found: Figures, most_tunnels: int, questions: Questions) -> Gates:
     def enforces(mode: RuleMode) -> bool:
         return (mode or settings.mode) == "enforce"
 
@@ -230,7 +238,7 @@ def _gates(settings: Settings, found: Figures, questions: Questions) -> Gates:
     return Gates(
         identity=IdentityGate(Identities(settings.identity, exemptions(settings)), questions),
         tunnels=TunnelGate(
-            Tunnels(tunnels.per_account, tunnels.per_address), enforces=enforces(tunnels.mode)
+            Tunnels(tunnels.per_account, tunnels.per_address, most_tunnels), enforces=enforces(tunnels.mode)
         ),
         waits=WaitGate(
             _waits(settings, found),

@@ -27,7 +27,7 @@ from proxy.gate.gates import Gates
 from proxy.gate.identity import access_of
 from proxy.gate.lessons import Lessons
 from proxy.gate.steps import FIRST_HINT_S, outage_hint_s
-from proxy.http1.request_head import RequestHead
+from proxy.http1.request_head import MEMORY_BLOCK_BYTES, RequestHead
 from proxy.identity.client_key import Client, ClientKeys
 from proxy.identity.principal import Principal, anonymous
 from proxy.matrix.endpoint import Lane, Poll, RouteClass
@@ -42,9 +42,9 @@ from proxy.upstream.exchange import ENDED, HELD, IN_SERVICE, NOBODY, READING, Cl
 from proxy.upstream.pool import Pool
 from proxy.upstream.request_body import RequestBody
 
-_SYNC, _FIRST_SYNC = RouteClass.SYNC, RouteClass.FIRST_SYNC
+_SYNC, _FIRST_SYNC, _REQUESTS = RouteClass.SYNC, RouteClass.FIRST_SYNC, RouteClass.REQUESTS
 _MEDIA, _FEDERATION = RouteClass.MEDIA, RouteClass.FEDERATION
-_NO_POLL, _APPSERVICES = Poll.NONE, Lane.APPSERVICES
+_NO_POLL, _APPSERVICES, _REQUESTS_LANE = Poll.NONE, Lane.APPSERVICES, Lane.REQUESTS
 _SYNC_SLACK_S = 90.0  # homeservers answer long polls late: §5.4
 _SYNC_UNKNOWN_S = 210.0
 _UPGRADE = b"\r\nConnection: Upgrade\r\nUpgrade: websocket"
@@ -123,9 +123,13 @@ class Pipeline:
             target, asked_s = lower_timeout(head.target, self._max_timeout_ms)
             if target is not head.target:
                 line = b"%b %b HTTP/1.1" % (head.method, target)
-            if endpoint.route is _SYNC:
+            if endpoint.lane is _REQUESTS_LANE:  # it does work, and does not wait: §5.5
+                deadline_s = self.figures.deadlines_s[_REQUESTS]
+            elif endpoint.route is _SYNC:
                 deadline_s = _SYNC_UNKNOWN_S if asked_s is None else asked_s + _SYNC_SLACK_S
         wire_head = b"".join((line, fields.wire, added, b"\r\n\r\n"))
+        if len(fields.wire) > MEMORY_BLOCK_BYTES:
+            fields.wire = b""  # one copy is enough while it stands in line
         exchange = Exchange(port, asker, head, endpoint, wire_head, self, deadline_s, now)
         exchange.request_id = request_id
         return exchange
@@ -284,8 +288,10 @@ class Pipeline:
         self.waits.left(exchange, now)
 
     def tunnelled(self, exchange: Exchange) -> None:
-        """It is a tunnel now, and needs no worker any more."""
-        self.workers.give_back(exchange, clock.now())
+        """It is a tunnel now: what it was asked for is answered, so it needs no worker and no place at the gate any more."""
+        now = clock.now()
+        self.workers.give_back(exchange, now)
+        self.background.ended(exchange, now, abandoned=False)
 
     def ended(self, exchange: Exchange, now: float) -> None:
         """The homeserver is done with it."""
@@ -373,6 +379,7 @@ class Pipeline:
         self.identity.turn(now)
         self.waits.turn(now)
         self.first_syncs.turn(now)
+        self.pushers.turn(now)
         self.background.turn(now)
         self.workers.turn(now)
         self.recorder.turn(now)

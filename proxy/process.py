@@ -5,13 +5,15 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import structlog
 import uvloop
 
-from proxy.app import Application, StartError
+from proxy.app import Application, StartError, tell_dangers
+from proxy.config.mistakes import Mistake
 from proxy.config.settings import Settings
 from proxy.observability.log_lines import LogLines
 from proxy.observability.logs import configure_logs
@@ -21,17 +23,19 @@ from proxy.supervisor.notify import Notify
 #: Python's own, but that cycles are looked for among all objects only after 700,000 more: clients leave none, and while 10,000
 #: came it stopped everything for up to 0.25 s each time that there were a quarter more.
 _COLLECT_AFTER: Final = (700, 10, 100)
+_STDERR: Final = 2
 _LAST_LINES_S: Final = 1.0  # at the end, for the log's last lines to be taken
 
 _log = structlog.get_logger("fairgate")
 
 
-def run(settings: Settings, path: Path | None = None) -> None:
+def run(settings: Settings, path: Path | None = None, warnings: Sequence[Mistake] = ()) -> None:
     """Run until SIGTERM or SIGINT; a second one ends at once. SIGHUP, or a change of it, reads the file at `path` again.
 
     Raises:
         StartError: if it cannot start.
     """
+    _fill_standard_descriptors()
     notify = Notify(os.environ)
     try:
         handed_over = take_over(os.environ)
@@ -39,10 +43,18 @@ def run(settings: Settings, path: Path | None = None) -> None:
         raise StartError(str(error)) from None
     lines = LogLines(_stderr(), lambda lost: _log.warning("log lines were lost", total=lost))
     configure_logs(settings.log, lines)
+    tell_dangers(warnings)
     try:
         uvloop.run(_run(settings, path, lines, handed_over, notify))
     finally:
         lines.close(_LAST_LINES_S)
+
+
+def _fill_standard_descriptors() -> None:
+    """Open what was closed at start: libuv aborts when it closes a socket or epoll of its own that has such a number."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(opened)
 
 
 def _stderr() -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from proxy.identity.principal import Exemptions
 from proxy.identity.settings import ExemptSettings
-from proxy.matrix.endpoint import Endpoint, Poll, RouteClass
+from proxy.matrix.endpoint import Endpoint, Lane, Poll, RouteClass
 from proxy.matrix.profiles import Figures, LaneFigures, figures
 from proxy.matrix.routes import find_endpoint, sync_timeout_s
 from proxy.policies.background_gate import PER_FLOW_IN_LINE
@@ -17,6 +17,7 @@ from proxy.policies.background_match import BackgroundMatch, timeout_s
 from proxy.policies.background_settings import BackgroundSettings
 from proxy.policies.outcomes import Outcome, is_reported
 from proxy.policies.settings import LanesSettings, PusherSettings, SyncSettings, given_figures
+from proxy.policies.worker_pool import flow_cap
 from proxy.spool.settings import BodiesSettings
 
 _WHY_BACKGROUND = {
@@ -49,6 +50,7 @@ class Rules(NamedTuple):
     bodies: BodiesSettings = BodiesSettings()
     exempt: ExemptSettings = ExemptSettings()
     mode: str = "enforce"
+    from_environment: frozenset[str] = frozenset()
 
 
 class Finding(NamedTuple):
@@ -62,7 +64,7 @@ class Finding(NamedTuple):
 def explain(asked: Asked, rules: Rules) -> list[Finding]:
     """Give what holds for a request, in the order in which it is looked at."""
     endpoint = find_endpoint(asked.method.encode(), asked.target.encode())
-    known = figures(rules.profile, given_figures(rules.lanes, rules.sync))
+    known = figures(rules.profile, given_figures(rules.lanes, rules.sync, rules.from_environment))
     findings = [
         Finding(
             "class",
@@ -185,7 +187,7 @@ def _background(asked: Asked, endpoint: Endpoint, rules: Rules) -> list[Finding]
 
 def _lane(endpoint: Endpoint, known: Figures, rules: Rules, *, exempt: bool) -> list[Finding]:
     lane = known.lanes[endpoint.lane]
-    share = "all of them for one flow, which is exempt" if exempt else f"{_most(lane)} for one flow"
+    share = "all of them for one flow, which is exempt" if exempt else f"{_most(lane, known)} for one flow"
     says = (
         f"{lane.name}: {lane.workers} workers{' of the pool' if lane.in_pool else ''}, {share}; "
         f"{lane.line} wait, {lane.max_wait_s:g} s at most"
@@ -199,11 +201,12 @@ def _lane(endpoint: Endpoint, known: Figures, rules: Rules, *, exempt: bool) -> 
 
 
 def _end(asked: Asked, endpoint: Endpoint, known: Figures, rules: Rules) -> list[Finding]:
-    waits = endpoint.route is RouteClass.SYNC
+    waits = endpoint.route is RouteClass.SYNC and endpoint.lane is not Lane.REQUESTS
     if waits:
         says = f"its timeout + {_WAIT_SLACK_S} s, 210 s where it is unknown"
     else:
-        says = f"{known.deadlines_s[endpoint.route]:g} s"
+        route = RouteClass.REQUESTS if endpoint.route is RouteClass.SYNC else endpoint.route
+        says = f"{known.deadlines_s[route]:g} s"
     findings = [
         Finding(
             "deadline", says, "it is a long poll" if waits else f"that is the time of class {endpoint.label}"
@@ -231,8 +234,10 @@ def _end(asked: Asked, endpoint: Endpoint, known: Figures, rules: Rules) -> list
     return findings
 
 
-def _most(lane: LaneFigures) -> int:
-    return max(1, int(lane.workers * lane.share))
+def _most(lane: LaneFigures, known: Figures) -> int:
+    """Give what one flow may have at most of a lane: its share is of the pool's workers where they are shared."""
+    pool = known.lanes[Lane.REQUESTS] if lane.in_pool else lane
+    return min(lane.workers, flow_cap(pool.workers, lane.share))
 
 
 def _in_report(mode: str) -> str:

@@ -1,20 +1,23 @@
 """The two listeners for operators, on aiohttp; nothing here touches the path of clients' requests.
 
-`metrics`: `/healthz` (the process runs), `/readyz` (the homeserver answers and we are not stopping), `/metrics`: nothing about
-a person. `admin`: what `api.py` lists, behind the guards of `guards.py`.
+`metrics`: `/healthz` (the process runs), `/servez` (we serve, whether or not the homeserver answers just now), `/readyz` (it
+answers, we know what it is, and are not stopping), `/metrics`: nothing about a person. `admin`: what `api.py` lists, behind
+`guards.py`.
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, cast
 
 from aiohttp import hdrs, web
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from proxy.addresses import Address, parse_listen_address
 from proxy.admin.api import admin_application
@@ -25,23 +28,29 @@ from proxy.admin.settings import AdminSettings, MetricsSettings
 from proxy.admin.views import Views
 from proxy.observability.metrics import SnapshotCollector
 from proxy.observability.snapshot import Snapshot
+from proxy.unix_listener import free_path
 
 #: Seconds requests in flight get at a stop.
 _STOP_WITHIN_S: Final = 0.5
 #: Newcomers are accepted at once; who finds a burst of more in front comes again a second later, by the kernel's clock.
 _BACKLOG: Final = 1024
+_YEAR_2001: Final = 1e9  # in seconds since the epoch
 _LIMITS: Final = Limits()
 
 
 class OperatorListeners:
-    """Both listeners; the views are asked for each request, `homeserver_answers` for each `/readyz`."""
+    """Both listeners; the views are asked for each request, `why_not_ready` for each `/readyz`: None if it is.
+
+    `not_serving` is asked for each `/servez`: why no client should be sent here, or None.
+    """
 
     def __init__(
         self,
         admin: AdminSettings,
         metrics: MetricsSettings,
         views: Views,
-        homeserver_answers: Callable[[], Awaitable[bool]],
+        why_not_ready: Callable[[], Awaitable[str | None]],
+        not_serving: Callable[[], str | None],
         limits: Limits = _LIMITS,
     ) -> None:
         self.configure(admin)
@@ -51,7 +60,7 @@ class OperatorListeners:
         self._admin = _Listener(address, admin_application(address, views, lambda: self._token), limits)
         self._metrics = _Listener(
             parse_listen_address(metrics.listen),
-            _metrics_application(views.snapshot, homeserver_answers),
+            _metrics_application(views.snapshot, why_not_ready, not_serving),
             limits,
         )
 
@@ -146,6 +155,7 @@ class _Listener:
     async def _listen(self, protocols: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         loop, address = asyncio.get_running_loop(), self.address
         if address.path is not None:
+            free_path(address.path)
             return await loop.create_unix_server(protocols, address.path)
         return await loop.create_server(protocols, address.host, address.port or 0, backlog=_BACKLOG)
 
@@ -157,29 +167,52 @@ class _Listener:
     async def stop(self) -> None:
         self.let_go()
         if self._server is not None:
+            self._remove_path()  # before it is closed: afterwards another process may have it
             self._server.close()
+            self._server = None
         await self._runner.cleanup()
         self.connections.close()
-        if self._server is not None and self.address.path is not None:
-            with contextlib.suppress(FileNotFoundError):
-                await asyncio.to_thread(Path(self.address.path).unlink)
-        self._server = None
+
+    def _remove_path(self) -> None:
+        if self.address.path is not None:
+            Path(self.address.path).unlink(missing_ok=True)
+
+
+class _Process(Collector):
+    """Memory, CPU and descriptors by the names that every Prometheus client gives them."""
+
+    def __init__(self) -> None:
+        self._collector = ProcessCollector(registry=None)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield them; where /proc/stat is hidden (`ProcSubset=pid` of the unit), when it started is not known and not told."""
+        for metric in self._collector.collect():
+            if not (metric.name == "process_start_time_seconds" and metric.samples[0].value < _YEAR_2001):
+                yield metric
 
 
 def _metrics_application(
-    snapshot: Callable[[], Snapshot], homeserver_answers: Callable[[], Awaitable[bool]]
+    snapshot: Callable[[], Snapshot],
+    why_not_ready: Callable[[], Awaitable[str | None]],
+    not_serving: Callable[[], str | None],
 ) -> web.Application:
     registry = CollectorRegistry()
     registry.register(SnapshotCollector(snapshot))
+    registry.register(_Process())
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")
 
+    async def servez(_: web.Request) -> web.Response:
+        why_not = not_serving()
+        return web.Response(text="ok\n") if why_not is None else web.Response(status=503, text=f"{why_not}\n")
+
     async def readyz(_: web.Request) -> web.Response:
         if snapshot().stopping:
             return web.Response(status=503, text="stopping\n")
-        if not await homeserver_answers():
-            return web.Response(status=503, text="the homeserver does not answer\n")
+        why_not = await why_not_ready()
+        if why_not is not None:
+            return web.Response(status=503, text=f"{why_not}\n")
         return web.Response(text="ok\n")
 
     async def metrics(request: web.Request) -> web.Response:
@@ -188,6 +221,7 @@ def _metrics_application(
 
     application = web.Application(middlewares=[errors_as_json])
     application.router.add_get("/healthz", healthz)
+    application.router.add_get("/servez", servez)
     application.router.add_get("/readyz", readyz)
     application.router.add_get("/metrics", metrics)
     return application

@@ -21,7 +21,7 @@ class AdminSettings(BaseModel):
 
 
 class MetricsSettings(BaseModel):
-    """`/healthz`, `/readyz` and `/metrics`: nothing about a person, so it may be open."""
+    """`/healthz`, `/servez`, `/readyz` and `/metrics`: nothing about a person, so it may be open."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

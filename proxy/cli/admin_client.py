@@ -6,6 +6,8 @@ import socket
 import urllib.parse
 from typing import Any, Final
 
+from proxy import __version__
+
 DEFAULT: Final = "http://127.0.0.1:9402"
 _PATIENCE_S: Final = 10.0
 
@@ -35,7 +37,7 @@ class AdminClient:
         self._url = url
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
-    def get(self, path: str, query: list[tuple[str, str]] | None = None) -> Any:
+    def get(self, path: str, query: list[tuple[str, str]] | None = None) -> dict[str, Any]:
         """Give the document at a path.
 
         Raises:
@@ -52,13 +54,24 @@ class AdminClient:
         finally:
             connection.close()
         if answer.status != http.client.OK:
-            raise AdminError(f"{self._url} says {answer.status}: {document.get('message', answer.reason)}")
+            said = document.get("message") if isinstance(document, dict) else None
+            raise AdminError(f"{self._url} says {answer.status}: {said or answer.reason}")
+        if not isinstance(document, dict):
+            raise self.no_fairgate()
         return document
+
+    def no_fairgate(self) -> AdminError:
+        """Give what is to be raised where an answer is none of Fairgate's."""
+        return AdminError(f"{self._url} answers, but not as Fairgate {__version__} does: is it admin.listen?")
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._url.startswith("unix:"):
             return _UnixConnection(self._url.removeprefix("unix:"))
-        parts = urllib.parse.urlsplit(self._url)
-        if parts.scheme != "http" or not parts.hostname:
+        try:
+            parts = urllib.parse.urlsplit(self._url)
+            host, port = parts.hostname, parts.port or 80
+        except ValueError:  # brackets that do not match, a port that is no number
+            host = None
+        if not host or parts.scheme != "http":
             raise AdminError(f"{self._url} is neither http://HOST:PORT nor unix:/PATH")
-        return http.client.HTTPConnection(parts.hostname, parts.port or 80, timeout=_PATIENCE_S)
+        return http.client.HTTPConnection(host, port, timeout=_PATIENCE_S)

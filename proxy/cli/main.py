@@ -4,15 +4,16 @@ Exit statuses: 0 fine, 1 the configuration is wrong or the start failed, 2 the c
 """
 
 import json
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from proxy import __version__
-from proxy.config.load import ConfigError, load
+from proxy.config.load import ConfigError, load, load_with_warnings
 from proxy.config.mistakes import Mistake
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from proxy.config.settings import Settings
 
 _FILE = click.Path(path_type=Path)
+_ACCOUNT = re.compile(r"@[^:\s]*:\S+")
+_TOKEN_TEXT = re.compile(r"[!-~]+")
 
 
 @click.group(
@@ -56,7 +59,7 @@ def run(file: Path) -> None:
     by an environment variable: FAIRGATE_HOMESERVER__URL is homeserver.url, two underscores between levels.
     """
     try:
-        settings = load(file)
+        settings, warnings = load_with_warnings(file)
     except ConfigError as error:
         _tell(file, error.mistakes, err=True)
         click.echo(f"fairgate: not started: {_count(error.mistakes)}", err=True)
@@ -66,7 +69,7 @@ def run(file: Path) -> None:
     from proxy.app import StartError  # noqa: PLC0415
 
     try:
-        process.run(settings, file)
+        process.run(settings, file, warnings)
     except StartError as error:
         click.echo(f"fairgate: not started: {error}", err=True)
         sys.exit(1)
@@ -80,17 +83,22 @@ def check(file: Path) -> None:
     \b
     A mistake is told as
       FILE:LINE: key: what is wrong (did you mean ...?)
+    and what is right and dangerous as
+      FILE:LINE: warning: key: what it allows to whom
 
     FAIRGATE_ variables in the environment are checked too, as `run` would read them. The exit status is 0 if
-    all is fine, else 1. Nothing is started or contacted.
+    there is no mistake, else 1. Nothing is started or contacted.
     """  # noqa: D301 -- as above
     try:
-        load(file)
+        warnings = load_with_warnings(file).warnings
     except ConfigError as error:
         _tell(file, error.mistakes, err=False)
         click.echo(f"{_name(file)}: {_count(error.mistakes)}")
         sys.exit(1)
-    click.echo(f"{_name(file)}: fine")
+    for warning in warnings:
+        click.echo(f"{_place(file, warning)}: warning: {warning}")
+    rest = f", {_count(warnings, 'warning')}" if warnings else ""
+    click.echo(f"{_name(file)}: fine{rest}")
 
 
 _ADMIN = click.option(
@@ -128,7 +136,7 @@ def explain(
     Example:
       fairgate explain GET '/_matrix/client/v3/sync?timeout=30000' --account @alice:example.org
     """  # noqa: D301 -- as above
-    from proxy.admin.explain import Asked, Finding, fields_of, render  # noqa: PLC0415
+    from proxy.admin.explain import Asked, fields_of, render  # noqa: PLC0415
     from proxy.cli.admin_client import DEFAULT  # noqa: PLC0415
 
     try:
@@ -137,13 +145,14 @@ def explain(
         raise click.UsageError(str(error)) from error
     if not target.startswith("/"):
         raise click.UsageError("TARGET is a path, with its query if it has one")
+    if account is not None and not _ACCOUNT.fullmatch(account):
+        raise click.UsageError(f"--account {account}: write @name:server, as @alice:example.org")
     if file is not None:
         findings = _explain_alone(Asked(method.upper(), target, account, fields), file, profile)
     else:
         query = [("method", method), ("target", target), *((("account", account),) if account else ())]
         query += [("header", header) for header in headers]
-        told = _asked(url or DEFAULT, token_file, "/v1/explain", query)
-        findings = [Finding(**finding) for finding in told["findings"]]
+        findings = _findings(url or DEFAULT, token_file, query)
     click.echo(render(findings))
 
 
@@ -244,18 +253,30 @@ def _client(url: str, token_file: Path | None) -> "AdminClient":
     from proxy.cli.admin_client import AdminClient  # noqa: PLC0415
 
     try:
-        token = None if token_file is None else token_file.read_text().strip()
+        token = None if token_file is None else token_file.read_text(errors="replace").strip()
     except OSError as error:
         click.echo(f"fairgate: {_name(token_file or Path())}: {error.strerror}", err=True)
+        sys.exit(1)
+    if token is not None and not _TOKEN_TEXT.fullmatch(token):  # http.client would show it
+        click.echo(
+            f"fairgate: {_name(token_file or Path())}: has no token, which is visible ASCII characters",
+            err=True,
+        )
         sys.exit(1)
     return AdminClient(url, token)
 
 
-def _asked(url: str, token_file: Path | None, path: str, query: list[tuple[str, str]]) -> Any:
+def _findings(url: str, token_file: Path | None, query: list[tuple[str, str]]) -> "list[Finding]":
+    from proxy.admin.explain import Finding  # noqa: PLC0415
     from proxy.cli.admin_client import AdminError  # noqa: PLC0415
 
+    client = _client(url, token_file)
     try:
-        return _client(url, token_file).get(path, query)
+        told = client.get("/v1/explain", query)
+        try:
+            return [Finding(**finding) for finding in told["findings"]]
+        except (LookupError, TypeError):
+            raise client.no_fairgate() from None
     except AdminError as error:
         click.echo(f"fairgate: {error}", err=True)
         sys.exit(1)
@@ -286,5 +307,5 @@ def _name(file: Path) -> str:
     return name if name.isprintable() else ascii(name)
 
 
-def _count(mistakes: tuple[Mistake, ...]) -> str:
-    return "1 mistake" if len(mistakes) == 1 else f"{len(mistakes)} mistakes"
+def _count(mistakes: tuple[Mistake, ...], word: str = "mistake") -> str:
+    return f"1 {word}" if len(mistakes) == 1 else f"{len(mistakes)} {word}s"

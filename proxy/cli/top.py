@@ -39,8 +39,11 @@ def look(client: AdminClient, by: str, height: int) -> RenderableType:
     """
     status = client.get("/v1/status")
     top = max(5, height - 26)
-    flows = client.get("/v1/flows", [("by", by), ("top", str(top))])["flows"]
-    return screen(status, flows, by)
+    flows = client.get("/v1/flows", [("by", by), ("top", str(top))])
+    try:
+        return screen(status, flows["flows"], by)
+    except (LookupError, TypeError, ValueError, AttributeError):
+        raise client.no_fairgate() from None
 
 
 def _head(status: dict[str, Any]) -> RenderableType:
@@ -55,6 +58,8 @@ def _head(status: dict[str, Any]) -> RenderableType:
         text.append(f", only reporting: {', '.join(reporting)}", "yellow")
     if status["stopping"]:
         text.append("  stopping", "bold yellow")
+    if status["settings"]["mistakes"]:
+        text.append("  the settings file is wrong, those of before hold", "bold red")
     if failing_s is not None:
         text.append(f"  the homeserver cannot be reached for {failing_s:.0f} s", "bold red")
     return text

@@ -171,6 +171,10 @@ def _in_plain_words(problem: str, line_text: str) -> str:
         return "a colon where none can be; is the line above or its indentation wrong, or a quote missing?"
     if "another document" in problem or "'<document start>'" in problem:
         return "a second document begins; the file has one"
+    if "tag handle" in problem:  # these two would repeat what was written, which may be a token
+        return "has a tag that is not supported here"
+    if "duplicate anchor" in problem:
+        return "an anchor (&) is set twice"
     if "found undefined alias" in problem:
         return "an alias (*) names an anchor that does not exist"
     return problem

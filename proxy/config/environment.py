@@ -1,12 +1,13 @@
 """`FAIRGATE_HOMESERVER__URL=…` over the file's values: two underscores between levels, lists by index; pure.
 
 A value is read as YAML, so that numbers, lists and sections can be given; for a key that wants text, what
-YAML would read as anything else is taken as it stands (`[::1]:9402` needs no quotes).
+YAML would read as anything else is taken as it stands (`[::1]:9402` needs no quotes), but nothing and `null`
+where the key may be without a value.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from proxy.config.document import read_document
 from proxy.config.mistakes import Location, Mistake, path_text
@@ -14,6 +15,8 @@ from proxy.config.schema import annotation_at, list_item, locations, nearest_wor
 
 PREFIX = "FAIRGATE_"
 _LEVELS = "__"
+#: What YAML reads as no value.
+_NOTHING: Final = ("", "~", "null", "Null", "NULL")
 
 #: What Kubernetes puts into the environment for a Service named "fairgate…"; not ours to judge.
 _SERVICE_LINK = re.compile(
@@ -72,7 +75,9 @@ def _unknown(name: str) -> Mistake:
 
 def _value(text: str, annotation: Any) -> tuple[object, str | None]:
     document = read_document(text)
-    if annotation is str:
+    if annotation == str | None and text.strip() in _NOTHING:
+        return None, None
+    if annotation in (str, str | None):
         return (document.tree if isinstance(document.tree, str) and not document.mistakes else text), None
     if document.mistakes:
         return None, document.mistakes[0].message

@@ -1,13 +1,15 @@
 """The settings file, read from disk and checked whole; what is wrong comes as one `ConfigError`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from proxy.config.document import MAX_CHARACTERS
-from proxy.config.mistakes import Mistake
-from proxy.config.parse import parse
+from proxy.config.mistakes import Location, Mistake, shown
+from proxy.config.parse import Parsed, parse_placed
 from proxy.config.settings import Settings
+from proxy.config.warnings import warnings
 from proxy.downstream.tls_context import CertificateError, TlsContexts
 
 
@@ -19,25 +21,46 @@ class ConfigError(Exception):
         self.mistakes = mistakes
 
 
+class Loaded(NamedTuple):
+    """Settings, and what is right and dangerous in them."""
+
+    settings: Settings
+    warnings: tuple[Mistake, ...]
+
+
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Settings:
     """Read and check the file, the environment's overrides applied, and the certificates it names. Raises ConfigError."""
-    result = parse(_text(path), environment)
-    mistakes = _certificates_amiss(result) if isinstance(result, Settings) else result
-    if isinstance(result, Settings) and not mistakes:
-        return result
-    raise ConfigError(mistakes)
+    return load_with_warnings(path, environment).settings
 
 
-def _certificates_amiss(settings: Settings) -> tuple[Mistake, ...]:
+def load_with_warnings(path: Path, environment: Mapping[str, str] = os.environ) -> Loaded:
+    """Do the same, and tell what is dangerous. Raises ConfigError."""
+    result = parse_placed(_text(path), environment)
+    if not isinstance(result, Parsed):
+        raise ConfigError(result)
+    settings, places = result.settings, result.places
+    mistakes = tuple(places.mistake(*amiss) for amiss in _certificates_amiss(settings))
+    if mistakes:
+        raise ConfigError(mistakes)
+    dangers = [*warnings(settings), *_folders_amiss(settings)]
+    return Loaded(settings, tuple(places.mistake(*danger) for danger in dangers))
+
+
+def _certificates_amiss(settings: Settings) -> Iterator[tuple[Location, str]]:
     """Try the certificates and keys of each listener."""
-    mistakes = []
     for index, place in enumerate(settings.listen):
         if place.tls is not None:
             try:
                 TlsContexts(place.tls)
             except CertificateError as error:
-                mistakes.append(Mistake(f"listen[{index}].tls", None, str(error)))
-    return tuple(mistakes)
+                yield ("listen", index, "tls"), str(error)
+
+
+def _folders_amiss(settings: Settings) -> Iterator[tuple[Location, str]]:
+    """Look for the folder of what is only opened later, and missed then without a word to who started it."""
+    trace = settings.log.trace
+    if trace is not None and not Path(trace).parent.is_dir():
+        yield ("log", "trace"), f"there is no folder {shown(str(Path(trace).parent))}, so nothing is recorded"
 
 
 def _text(path: Path) -> str:

@@ -27,6 +27,10 @@ class Mistake:
         text = f"{self.path}: {self.message}" if self.path else self.message
         return f"{text} (did you mean {self.nearest}?)" if self.nearest else text
 
+    def with_line(self) -> str:
+        """Write it for who has no place for the line beside it."""
+        return str(self) if self.line is None else f"line {self.line}: {self}"
+
 
 def path_text(location: Iterable[str | int]) -> str:
     """Write a location as an operator would; a key that is not a plain word comes in quotes, escaped."""

@@ -7,6 +7,7 @@ variable's name.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,17 +17,41 @@ from proxy.config.clashes import clashes
 from proxy.config.document import Document, read_document
 from proxy.config.environment import override
 from proxy.config.mistakes import Location, Mistake, path_text, shown
-from proxy.config.schema import annotation_at, keys_at, list_item, nearest_key, nearest_word, section, step
+from proxy.config.schema import (
+    annotation_at,
+    field_at,
+    is_secret,
+    keys_at,
+    list_item,
+    nearest_key,
+    nearest_word,
+    section,
+    step,
+)
 from proxy.config.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """Settings, and where each value was set."""
+
+    settings: Settings
+    places: "Places"
 
 
 def parse(text: str, environment: Mapping[str, str]) -> Settings | tuple[Mistake, ...]:
     """Return the settings, or every mistake, the file's by line before the environment's."""
+    result = parse_placed(text, environment)
+    return result.settings if isinstance(result, Parsed) else result
+
+
+def parse_placed(text: str, environment: Mapping[str, str]) -> Parsed | tuple[Mistake, ...]:
+    """Do the same, with the places of the values."""
     document = read_document(text)
     tree = _top(document)
     variables, mistakes = override(tree, environment)
     mistakes = document.mistakes + mistakes
-    places = _Places(document.lines, variables)
+    places = Places(document.lines, variables)
     try:
         settings = Settings.model_validate(_for_validation(tree, Settings), strict=True)
     except ValidationError as error:
@@ -35,7 +60,8 @@ def parse(text: str, environment: Mapping[str, str]) -> Settings | tuple[Mistake
     else:
         mistakes += [places.mistake(location, message) for location, message in clashes(settings)]
         if not mistakes:
-            return settings
+            settings.note_environment(map(path_text, variables))
+            return Parsed(settings, places)
     return tuple(sorted(mistakes, key=_place_in_report))
 
 
@@ -76,7 +102,7 @@ def _is_composed(annotation: Any) -> bool:
     return section(annotation) is not None or list_item(annotation) is not None
 
 
-class _Places:
+class Places:
     """Where each value was set: the line of its nearest known part above, or the variable that set it."""
 
     def __init__(self, lines: Mapping[Location, int], variables: Mapping[Location, str]) -> None:
@@ -84,6 +110,7 @@ class _Places:
         self._variables = variables
 
     def mistake(self, location: Location, message: str, nearest: str | None = None) -> Mistake:
+        """Give a mistake of the value there, with its line or its variable."""
         for depth in range(len(location), 0, -1):
             variable = self._variables.get(location[:depth])
             if variable is not None:
@@ -99,7 +126,7 @@ class _Places:
         return None
 
 
-def _mistake(details: ErrorDetails, places: _Places) -> Mistake:
+def _mistake(details: ErrorDetails, places: Places) -> Mistake:
     location, kind = details["loc"], details["type"]
     if kind == "extra_forbidden":
         nearest = nearest_key(location)
@@ -124,9 +151,28 @@ def _choices(details: ErrorDetails) -> list[str]:
 def _not_this(prefix: str, limit: str = "") -> Callable[[ErrorDetails], str]:
     def words(details: ErrorDetails) -> str:
         bound = f" {details['ctx'][limit]:g}" if limit else ""
+        if is_secret(details["loc"]):
+            return f"{prefix}{bound}"
         return f"{prefix}{bound}, not {shown(details['input'])}"
 
     return words
+
+
+def _text_words(details: ErrorDetails) -> str:
+    """Say what a text needs, from all that is declared of its key, whatever of it is missing."""
+    field = field_at(details["loc"])
+    declared = {**details["ctx"]}
+    for metadata in field.metadata if field is not None else ():
+        declared |= {name: value for name in _OF_TEXT if (value := getattr(metadata, name, None)) is not None}
+    least, most, pattern = (declared.get(name) for name in _OF_TEXT)
+    sort = "characters" if pattern is None else _PATTERNS.get(pattern, f"characters as in {pattern}")
+    if most is None:
+        return "must not be empty" if least == 1 else f"needs at least {least} {sort}"
+    return f"needs {least or 0} to {most} {sort}"
+
+
+_OF_TEXT = ("min_length", "max_length", "pattern")
+_PATTERNS = {r"^[!-~]+$": "visible ASCII characters, no space among them"}
 
 
 def _other_words(details: ErrorDetails) -> str:
@@ -136,7 +182,14 @@ def _other_words(details: ErrorDetails) -> str:
 _WORDS: Mapping[str, Callable[[ErrorDetails], str]] = {
     "int_type": _not_this("must be a whole number"),
     "float_type": _not_this("must be a number"),
-    "string_type": _not_this("must be text"),
+    "string_type": lambda details: (
+        "must be text, in quotes where it is a number or a word of YAML's"
+        if is_secret(details["loc"])
+        else f"must be text, not {shown(details['input'])}"
+    ),
+    "string_too_short": _text_words,
+    "string_too_long": _text_words,
+    "string_pattern_mismatch": _text_words,
     "bool_type": _not_this("must be true or false"),
     "finite_number": _not_this("must be a finite number"),
     "greater_than": _not_this("must be more than", "gt"),

@@ -6,6 +6,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from proxy.config.mistakes import Location, path_text
 from proxy.config.settings import Settings
@@ -31,9 +32,13 @@ def step(annotation: Any, key: str | int) -> Any | None:
     """Return the annotation one level down, or None where there is no such key."""
     if isinstance(key, int):
         return list_item(annotation)
-    model = section(annotation)
-    field = model.model_fields.get(key) if model else None
+    field = _field(annotation, key)
     return field.annotation if field else None
+
+
+def _field(annotation: Any, key: str | int) -> FieldInfo | None:
+    model = section(annotation)
+    return model.model_fields.get(str(key)) if model else None
 
 
 def annotation_at(location: Location) -> Any | None:
@@ -42,6 +47,22 @@ def annotation_at(location: Location) -> Any | None:
     for key in location:
         annotation = step(annotation, key)
     return annotation
+
+
+def field_at(location: Location) -> FieldInfo | None:
+    """Return what is declared of a key, or None where there is no such key, and for an entry of a list."""
+    if not location:
+        return None
+    *above, key = location
+    return None if isinstance(key, int) else _field(annotation_at(tuple(above)), key)
+
+
+def is_secret(location: Location) -> bool:
+    """Say whether what stands there may be shown nowhere: declared with `repr=False`, within such a key, or above one."""
+    parts = (field_at(location[:depth]) for depth in range(1, len(location) + 1))
+    if any(field is not None and not field.repr for field in parts):
+        return True
+    return any(is_secret((*location, key)) for key in keys_at(location))
 
 
 def keys_at(location: Location) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
 """The settings tree: each part declares its own beside its code, here they are put together."""
 
+from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from proxy.admin.settings import AdminSettings, MetricsSettings
 from proxy.downstream.settings import ConnectionSettings, ListenSettings
@@ -38,3 +39,14 @@ class Settings(BaseModel):
     metrics: MetricsSettings = MetricsSettings()
     log: LogSettings = LogSettings()
     state_directory: str | None = Field(default=None, min_length=1)
+
+    _from_environment: frozenset[str] = PrivateAttr(default=frozenset())
+
+    @property
+    def from_environment(self) -> frozenset[str]:
+        """The paths of keys and sections that a variable set, like `lanes.requests.workers`."""
+        return self._from_environment
+
+    def note_environment(self, paths: Iterable[str]) -> None:
+        """Have `from_environment` name these; for who reads the variables."""
+        self._from_environment = frozenset(paths)

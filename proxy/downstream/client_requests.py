@@ -39,9 +39,12 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class ClientRequests(ClientSocket):
-    """See the module. `asker` is who the peer is by address; `served` counts its requests."""
+    """See the module. `asker` is who the peer is by address; `served` counts its requests.
 
-    __slots__ = ("_going_on", "asker", "opened_at", "served", "upstream_full")
+    `in_turn`: a request that it sent ahead is served when its turn comes (`ahead.Ahead`).
+    """
+
+    __slots__ = ("asker", "in_turn", "opened_at", "served", "upstream_full")
 
     def __init__(self, listener: "Listener", state: State = _FIRST_BYTE) -> None:
         super().__init__(listener, state)
@@ -49,7 +52,7 @@ class ClientRequests(ClientSocket):
         self.opened_at = 0.0
         self.served = 0
         self.upstream_full = False
-        self._going_on = False
+        self.in_turn = False
 
     # How it is answered.
 
@@ -71,6 +74,9 @@ class ClientRequests(ClientSocket):
             self._read_head(data)
         elif state is _IN_SERVICE:
             self._read_in_service(data)
+        elif self.in_turn and state is _PARKED:
+            self.kept += data
+            self._update_reading()
         elif state is _HEAD or state is _PARKED:
             self._read_head(self.kept + data, len(self.kept))
         elif state is _TUNNEL:
@@ -180,22 +186,25 @@ class ClientRequests(ClientSocket):
             self._go_on()
 
     def _go_on(self) -> None:
-        """Parked: serve what was sent ahead, but nothing for a client that has not taken its last answer.
-
-        A request may be answered before this returns, which asks for this again: such a call leaves it to the one that is
-        at work, or a hundred of them would be as many calls deep.
-        """
-        if self._going_on:
+        """Parked: what was sent ahead is served next, but not for a client that has not taken its last answer."""
+        if self.kept and not self.client_full and self.state is _PARKED:
+            if not self.in_turn:
+                self.in_turn = True
+                self._listener.ahead.append(self)
             return
-        self._going_on = True
-        try:
-            while self.kept and not self.client_full and self.state is _PARKED:
-                data, self.kept = self.kept, b""
-                self._read_head(data)
-                if self.kept is data:
-                    break  # no request yet
-        finally:
-            self._going_on = False
+        self._go_on_reading()
+
+    def serve_ahead(self) -> None:
+        """Serve one request that was sent ahead; what is behind it has a turn of its own."""
+        self.in_turn = False
+        if self.kept and not self.client_full and self.state is _PARKED and not self.transport.is_closing():
+            data, self.kept = self.kept, b""
+            self._read_head(data)
+        if not self.in_turn:
+            self._go_on_reading()
+
+    def _go_on_reading(self) -> None:
+        """Read on after an answer, or end where the client said that it sends no more."""
         if self.ended and self.state is _HEAD:
             self._end(Event.DRAINED)  # the end of what was sent ahead, and no whole request
         elif self.ended and self._waits_long():
@@ -207,6 +216,7 @@ class ClientRequests(ClientSocket):
         """Read, unless nobody could take what is read."""
         exchange = self.exchange
         pause = self.upstream_full or (self.client_full and self.state is _PARKED)
+        pause = pause or (self.in_turn and len(self.kept) >= MAX_AHEAD_BYTES)
         if exchange is not None and self.state is _IN_SERVICE:
             pause = pause or len(self.kept) >= MAX_AHEAD_BYTES
             waits_for_101 = exchange.head.upgrade and not exchange.answer_began
@@ -235,6 +245,8 @@ class ClientRequests(ClientSocket):
 
     def _has_unused_bytes(self) -> bool:
         """Whether what is kept may still be of use: the rest of a body, or a whole request."""
+        if self.in_turn:
+            return True
         if self.state is not _IN_SERVICE or self.exchange is None:
             return False
         if not self.exchange.body_complete:
@@ -258,6 +270,8 @@ class ClientRequests(ClientSocket):
 
     def _may_go_on(self, unread_bytes: int) -> bool:
         """Tell whether what is kept and unread may be of use, its end being seen when it is read."""
+        if self.state is _TUNNEL or self.in_turn:
+            return True
         body = None if self.exchange is None else self.exchange.body
         if body is not None and body.left:
             return body.left == CHUNKED or body.left <= unread_bytes + len(self.kept)

@@ -38,6 +38,7 @@ _SMALL_BUFFER: Final = BUFFER[:MAX_AHEAD_BYTES]
 #: A write above this goes to the kernel past the transport, which would keep all of what it could not send.
 _LARGE_BYTES: Final = 4_096
 _REMINDER_BYTES: Final = 1_024  # given to the transport then: it tells when the kernel has taken them
+_EMPTY_LINE_BYTES: Final = 2  # may come between two requests
 LOOK_S: Final = 1.0  # how often a slow body or a slow reader is looked at: §3.2
 TUNNEL_IDLE_S: Final = 3600.0  # without a byte either way
 _LINGER_S: Final = 2.0  # after a last answer, for the client to see it: §10.3
@@ -306,9 +307,12 @@ class ClientSocket:
 
     @property
     def is_parked(self) -> bool:
-        """Whether it is between two requests, and all of its last answer is with the kernel."""
+        """Whether it is between two requests, has none kept, and all of its last answer is with the kernel."""
         return (
-            self.state is State.PARKED and not self.client_full and not self.transport.get_write_buffer_size()
+            self.state is State.PARKED
+            and len(self.kept) <= _EMPTY_LINE_BYTES
+            and not self.client_full
+            and not self.transport.get_write_buffer_size()
         )
 
     def end_parked(self) -> bool:

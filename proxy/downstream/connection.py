@@ -205,7 +205,9 @@ class ClientConnection(ClientRequests):
         """Answer by ourselves. The connection lives on where the request is wholly read and framing allows."""
         exchange = self.exchange
         close = exchange is None or self.must_close() or not exchange.body_complete
-        self.write(self._listener.refusal(reason, exchange, retry_after_s, close=close))
+        asker = self.asker
+        address = None if asker is None else asker.key
+        self.write(self._listener.refusal(reason, exchange, retry_after_s, close=close, address=address))
         if exchange is None:
             self._linger()
         else:

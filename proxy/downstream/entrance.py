@@ -15,6 +15,7 @@ from proxy.downstream.tls_connection import TlsClientConnection
 from proxy.downstream.tls_context import TlsContexts
 from proxy.http1.life_cycle import State
 from proxy.identity.networks import UNIX
+from proxy.unix_listener import free_path
 
 if TYPE_CHECKING:
     from proxy.downstream.listener import Listener
@@ -65,6 +66,7 @@ class Entrance:
             self.address = f"unix:{address.path}"
             if handed_over is not None:
                 return await loop.create_unix_server(protocol, sock=handed_over, backlog=BACKLOG)
+            free_path(address.path)
             return await loop.create_unix_server(protocol, address.path, backlog=BACKLOG)
         if handed_over is not None:
             server = await loop.create_server(protocol, sock=handed_over, backlog=BACKLOG)

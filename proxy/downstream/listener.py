@@ -12,6 +12,7 @@ import structlog
 
 from proxy import clock
 from proxy.downstream.admission import Admission
+from proxy.downstream.ahead import Ahead
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.entrance import Entrance
 from proxy.downstream.handshakes import Handshakes
@@ -72,6 +73,7 @@ class Listener:
         self.admission = Admission(sweep)
         self.handshakes = Handshakes(self.loop, self.admission.turned_away)
         self.hangups = HangupWatcher(self.loop)
+        self.ahead = Ahead(self.loop)
         self._entrances: list[Entrance] = []
         self._queued_for_next = select.poll()
         self._certificates_due_at = 0.0
@@ -181,7 +183,7 @@ class Listener:
     def answered(self, exchange: Exchange) -> None:
         """Log an exchange that ended with an answer, where all are logged (`logs_all`)."""
         if exchange.status:  # a refusal has its line already
-            _log.info("request", status=exchange.status, **about(exchange, clock.now()))
+            _log.info("request", status=exchange.status, **_times(exchange), **about(exchange, clock.now()))
 
     def left(self, exchange: Exchange, *, in_tunnel: bool) -> None:
         """A client left before its answer was complete: everyday life, not an error."""
@@ -190,10 +192,11 @@ class Listener:
             _log.debug("left", **about(exchange, clock.now()))
 
     def refusal(
-        self, reason: Reason, exchange: Exchange | None, retry_after_s: float | None, *, close: bool
-    ) -> bytes:
-        """Have a refusal counted and told; give its bytes."""
-        self.pipeline.recorder.refused(exchange, reason, clock.now())
+        self, reason: Reason, exchange: Exchange | None, retry_after_s: float | None, *, close: bool,
+        address: str | None,
+    ) -> bytes:  # fmt: skip
+        """Have a refusal counted and told; give its bytes. `address` is the peer's key."""
+        self.pipeline.recorder.refused(exchange, reason, clock.now(), address)
         head_only = exchange is not None and exchange.head.method == b"HEAD"
         return self.pipeline.refusal(reason, retry_after_s, close=close, head_only=head_only)
 
@@ -231,3 +234,11 @@ class Listener:
             name = connection.state.name.lower()
             counts[name] = counts.get(name, 0) + 1
         return counts
+
+
+def _times(exchange: Exchange) -> dict[str, float]:
+    """Give how long it waited for its worker, and how long the homeserver took; the client's own time is in neither."""
+    if exchange.times is None:
+        return {}  # a tunnel
+    wait_s, service_s = exchange.times
+    return {"wait_seconds": round(wait_s, 4), "service_seconds": round(service_s, 4)}

@@ -34,6 +34,7 @@ from proxy.identity.networks import Networks, parse_address
 from proxy.mechanisms.origin_names import normal_host, written
 from proxy.policies.address_guard import AddressGuard
 from proxy.policies.push_egress import KnownHosts, gateway_key
+from proxy.unix_listener import free_path
 
 _BACKLOG: Final = 512
 _TURNS_PER_ROUND: Final = 2
@@ -102,6 +103,8 @@ class Egress:
         place = parse_listen_address(text)
         self._local = place.path is not None
         if place.path is not None:
+            if handed_over is None:
+                free_path(place.path)
             where = {"path": place.path} if handed_over is None else {"sock": handed_over}
             self._servers.append(await self.loop.create_unix_server(self._new, backlog=_BACKLOG, **where))
             self.address = f"unix:{place.path}"

@@ -55,7 +55,7 @@ class BackgroundWork:
         fields = exchange.head.fields
         if not self._match.configured:
             return fields.background
-        agent = _USER_AGENT.search(fields.wire)
+        agent = _USER_AGENT.search(exchange.wire_head)
         principal = cast(Principal, exchange.principal)
         account = principal.account if principal.confirmed else None
         return (

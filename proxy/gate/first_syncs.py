@@ -13,7 +13,7 @@ _RETRY_AFTER_S: Final = 10.0
 
 
 class FirstSyncGate:
-    """All of one homeserver. `enforces` False: nobody waits (§11.1)."""
+    """All of one homeserver. `enforces` False: nobody waits, and who would have is counted (§11.1)."""
 
     steps: Steps
 
@@ -24,10 +24,14 @@ class FirstSyncGate:
     def take(self, exchange: Exchange, now: float) -> bool:
         """Tell whether a first sync may go on now; else it waits for another of its account, or is refused."""
         principal = cast(Principal, exchange.principal)
-        if not self.enforces or principal.exempt:
+        if principal.exempt:
             return True
         sync = FirstSync(principal.flow, exchange)
         verdict = self.rule.ask(sync, now)
+        if verdict is not _BEGIN and not self.enforces:
+            self.steps.reported(exchange, Reason.SYNC_ACCOUNT)
+            self.rule.end(sync)
+            return True
         if verdict is _REFUSE:
             self._refuse(exchange)
             return False

@@ -22,7 +22,7 @@ class IdentityGate:
 
     def __init__(self, identities: Identities[Exchange], questions: Questions) -> None:
         self.identities = identities
-        self._questions = questions
+        self.questions = questions
 
     def identify(self, exchange: Exchange, access: AccessToken, now: float) -> Principal | None:
         """Give who asks; None where the request waits, `identified` follows."""
@@ -57,7 +57,7 @@ class IdentityGate:
     def _look_up(self, now: float) -> None:
         for lookup in self.identities.start():
             target = b"%b?%b" % (WHOAMI, lookup.query) if lookup.query else WHOAMI
-            self._questions.ask(target, lookup.token, lookup.client, now, partial(self._looked_up, lookup))
+            self.questions.ask(target, lookup.token, lookup.client, now, partial(self._looked_up, lookup))
 
     def _looked_up(self, lookup: "Lookup[Exchange]", status: int, answer: bytes, body: bytes) -> None:
         now = clock.now()

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 from proxy import clock
 from proxy.errors import Reason
-from proxy.gate.steps import Steps
+from proxy.gate.steps import Steps, jittered
 from proxy.identity.principal import Principal
 from proxy.matrix.access_token import AccessToken
 from proxy.matrix.pusher_request import MAX_BODY_BYTES, parse_pusher_request, parse_pushers
@@ -16,6 +16,7 @@ from proxy.upstream.exchange import IN_LINE, Exchange
 from proxy.upstream.questions import PUSHERS, Questions
 
 _PASS, _LIST, _WAIT, _REFUSE = PusherVerdict
+_RETRY_AFTER_S: Final = 10.0
 
 
 class PusherGate:
@@ -43,7 +44,7 @@ class PusherGate:
         )
         if request is None:
             return True  # the homeserver's answer is the right one
-        permit = PusherPermit(principal.flow, request, exchange)
+        permit = PusherPermit(principal.flow, request, exchange, now)
         exchange.given().pusher = permit
         verdict = self.cap.ask(permit)
         if verdict is _PASS:
@@ -67,6 +68,11 @@ class PusherGate:
         following = self.cap.end(permit, succeeded=succeeded)
         if following is not None:
             self._ask(following, now)
+
+    def turn(self, now: float) -> None:
+        """Refuse who waited too long for those before."""
+        for permit in self.cap.overdue(now):
+            self.steps.refuse(permit.owner, Reason.LINE_TIMEOUT, jittered(_RETRY_AFTER_S))
 
     def _ask(self, permit: "PusherPermit[Exchange]", now: float) -> None:
         exchange = permit.owner

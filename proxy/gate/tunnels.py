@@ -8,12 +8,16 @@ from proxy.identity.principal import Principal
 from proxy.policies.tunnels import TunnelPermit, Tunnels, TunnelVerdict
 from proxy.upstream.exchange import Exchange
 
-_ADMIT, _ACCOUNT, _ADDRESS = TunnelVerdict
-_REASONS = {_ACCOUNT: Reason.TUNNELS_ACCOUNT, _ADDRESS: Reason.TUNNELS_ADDRESS}
+_ADMIT, _ACCOUNT, _ADDRESS, _TOTAL = TunnelVerdict
+_REASONS = {
+    _ACCOUNT: Reason.TUNNELS_ACCOUNT,
+    _ADDRESS: Reason.TUNNELS_ADDRESS,
+    _TOTAL: Reason.TUNNELS_TOTAL,
+}
 
 
 class TunnelGate:
-    """All tunnels of one homeserver. `enforces` False: nothing is refused (§11.1)."""
+    """All tunnels of one homeserver. `enforces` False: nothing is refused (§11.1) but what there is no connection for."""
 
     steps: Steps
 
@@ -29,12 +33,12 @@ class TunnelGate:
             principal.key if principal.address_capped and not principal.exempt else None,
         )
         verdict = self.tunnels.ask(permit)
-        if verdict is _ADMIT:
-            exchange.given().tunnel = permit
-            return None
-        if self.enforces:
-            return _REASONS[verdict]
-        self.steps.reported(exchange, _REASONS[verdict])
+        if verdict is not _ADMIT:
+            if self.enforces or verdict is _TOTAL:
+                return _REASONS[verdict]
+            self.steps.reported(exchange, _REASONS[verdict])
+            self.tunnels.take(permit)
+        exchange.given().tunnel = permit
         return None
 
     def give_back(self, exchange: Exchange) -> None:

@@ -52,12 +52,14 @@ _NO_OPTIONS: frozenset[bytes] = frozenset()
 #: Clients send the same fields with every request of a connection, so a block that was read is not read again. The
 #: memory is short (`forget_fields` four times a second), since tokens are in it, and small.
 _MEMORY_ENTRIES = 1024
-_MEMORY_BLOCK_BYTES = 2048
+MEMORY_BLOCK_BYTES = 2048
 _memory: dict[bytes, "RequestFields"] = {}
 
 
 class RequestFields:
-    """What the fields of a request say; `wire` is those that are forwarded, each behind its CR LF. Not to be changed.
+    """What the fields of a request say; `wire` is those that are forwarded, each behind its CR LF.
+
+    Not to be changed, but a `wire` above `MEMORY_BLOCK_BYTES`, which no other request shares, may be dropped.
 
     `authorization`, `forwarded_for`, `forwarded` and `forwarded_proto` are the raw values in order, () where there are none;
     of these only Authorization is forwarded. `access` is for who reads the token: what it made of them.
@@ -135,7 +137,7 @@ def parse_request_head(head: bytes, *, max_fields: int, max_target_bytes: int) -
         fields = _memory.get(block)
         if fields is None:
             fields = _read_fields(block, max_fields, http11=True)
-            if len(_memory) < _MEMORY_ENTRIES and len(block) <= _MEMORY_BLOCK_BYTES:
+            if len(_memory) < _MEMORY_ENTRIES and len(block) <= MEMORY_BLOCK_BYTES:
                 _memory[block] = fields
     else:
         minor = 0

@@ -106,7 +106,7 @@ def _odd_pairs(query: bytes) -> list[tuple[bytes, bytes]]:
     pairs = []
     for piece in query.split(b"&"):
         parts = piece.split(b";")
-        for part in parts:
+        for part in filter(None, parts):
             name, _, value = part.partition(b"=")
             name = _unescaped(name)
             if len(parts) > 1 and name != b"full_state":
@@ -116,4 +116,6 @@ def _odd_pairs(query: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _unescaped(text: bytes) -> bytes:
+    if b"%" not in text and b"+" not in text:
+        return text
     return unquote_to_bytes(text.replace(b"+", b" "))

@@ -1,6 +1,6 @@
 """Prometheus metrics: a view of the snapshot, taken when somebody scrapes.
 
-No label names a person; each label's values are a closed list: states, route classes, lanes, reasons, rules, directions.
+No label names a person; each label's values are a closed list: states, classes of routes and statuses, lanes, reasons, rules.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +38,11 @@ def _process(now: Snapshot) -> Iterator[Metric]:
     yield gauge("start_time_seconds", "When the process started, in seconds since the epoch.", now.started_at)
     yield gauge("uptime_seconds", "Seconds since the process started.", now.uptime_s)
     yield gauge("stopping", "1 while the process is stopping and accepts nothing new.", int(now.stopping))
+    yield gauge(
+        "settings_last_read_ok",
+        "1 where the settings were right when they were last read, 0 while those of before hold instead.",
+        int(not now.settings.mistakes),
+    )
     yield gauge("open_descriptors", "File descriptors the process has open.", now.open_descriptors)
     yield gauge("descriptors_limit", "File descriptors the process may have open.", now.descriptor_limit)
     yield gauge("loop_lag_seconds", "How late the event loop last woke from a timer.", now.loop_lag_s)
@@ -57,6 +62,17 @@ def _clients(now: Snapshot) -> Iterator[Metric]:
     yield gauge("client_connections_limit", "Clients' connections allowed at once.", now.connections_limit)
     yield counter("client_connections_accepted", "Clients' connections accepted.", now.accepted_total)
     yield counters("requests", "Requests by route class.", "route_class", now.requests_total)
+    answers = (
+        ((route, status), number)
+        for route, statuses in now.answers_total.items()
+        for status, number in statuses.items()
+    )
+    yield counters_by(
+        "answers",
+        "The homeserver's answers to clients by route class and status class.",
+        ("route_class", "status_class"),
+        answers,
+    )
     enforced = (((reason, "enforce"), number) for reason, number in now.refused_total.items())
     reported = (((reason, "report"), number) for reason, number in now.rules.reported_total.items())
     yield counters_by(

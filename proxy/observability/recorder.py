@@ -5,7 +5,7 @@
 - In report mode what would have been refused is told in the same way, as `would refuse`, and counted by its reason.
 - Every `log.top_every_seconds` one line names the flows with most worker-seconds since the last.
 
-What every request costs is `ended`: two appends and two comparisons.
+What every request costs is `ended`: two appends, a count and three comparisons.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +25,7 @@ from proxy.observability.trace import Trace
 
 _NEVER: Final = float("inf")
 _SWITCHED: Final = 101
+_STATUS_CLASSES: Final = 6  # none, 1xx to 5xx
 #: Flows whose refusals are counted by name; of more, the ones with fewest give way.
 REFUSED_FLOWS: Final = 1024
 TOP_IN_LOG: Final = 10
@@ -98,6 +99,7 @@ class Request(Protocol):
     failure: Reason | None
     started_at: float
     sent_at: float
+    times: tuple[float, float] | None
 
 
 #: One flow and what it had: name, worker-seconds in all since it is known, and what it holds now.
@@ -109,6 +111,9 @@ class Recorder:
 
     def __init__(self, settings: LogSettings, classes: Sequence[str], now: float) -> None:
         self.durations = Durations(classes)
+        self._classes = classes
+        #: The homeserver's answers by route class and hundreds of the status; the first of six: none came.
+        self._answers = [0] * (_STATUS_CLASSES * len(classes))
         self.refused_flows: HeavyHitters = HeavyHitters(REFUSED_FLOWS)
         self.reported_total = dict.fromkeys(Reason, 0)
         self.trace: Trace | None = None
@@ -150,24 +155,41 @@ class Recorder:
         """The homeserver is done with a request that was sent to it, whoever waits for the answer."""
         route = request.endpoint.route
         service_s = now - request.sent_at
+        self._answers[_STATUS_CLASSES * route + request.status // 100] += 1
+        wait_s = 0.0
         ticket = request.ticket
         if ticket is not None:
-            self._waits_s[route].append(ticket.started_at - ticket.asked_at)
+            wait_s = ticket.started_at - ticket.asked_at
+            self._waits_s[route].append(wait_s)
             if service_s >= self._slow_s:
                 self._slow(request, ticket, service_s, now)
         elif request.status == _SWITCHED:
             return  # a tunnel
+        if self._tells_each:
+            request.times = (wait_s, service_s)
         self._services_s[route].append(service_s)
         if self.trace is not None:
             self.trace.ended(request, now)
 
-    def refused(self, request: Request | None, reason: Reason, now: float) -> None:
-        """A request got an answer of ours; None where its head was not even whole."""
-        flow = _flow_of(request)
+    def answers_total(self) -> dict[str, dict[str, int]]:
+        """Give how many answers of the homeserver there were, by the names of route class and status class (`2xx`)."""
+        return {
+            name: {
+                f"{hundreds}xx": self._answers[_STATUS_CLASSES * route + hundreds]
+                for hundreds in range(1, _STATUS_CLASSES)
+            }
+            for route, name in enumerate(self._classes)
+        }
+
+    def refused(
+        self, request: Request | None, reason: Reason, now: float, address: str | None = None
+    ) -> None:
+        """A request got an answer of ours; None where its head was not even whole, then `address` is its peer's key."""
+        flow = address if request is None else _flow_of(request)
         if flow is not None:
             self.refused_flows.add(flow)
         if self._tells and (self._tells_each or self._repeats.may_tell((reason, flow))):
-            _log.info("refused", reason=reason.value, status=reason.status, **about(request, now))
+            _log.info("refused", reason=reason.value, status=reason.status, **about(request, now, address))
         if self.trace is not None and request is not None and request.failure is None:
             self.trace.refused(request, reason, now)
 
@@ -248,10 +270,13 @@ def _flow_of(request: Request | None) -> str | None:
     return key
 
 
-def about(request: Request | None, now: float) -> dict[str, object]:
-    """Give what every line about a request says; account and address are here and in `/v1/flows` only."""
+def about(request: Request | None, now: float, address: str | None = None) -> dict[str, object]:
+    """Give what every line about a request says; account and address are here and in `/v1/flows` only.
+
+    Without a request, as its head was not whole, that is its peer's `address`.
+    """
     if request is None:
-        return {}
+        return {} if address is None else {"flow": address, "address": address}
     return {
         "method": request.head.method.decode("ascii"),
         "target": redact_target(request.head.target),

@@ -98,21 +98,37 @@ class RuleStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class SettingsFigures:
+    """When the settings were read last (seconds since the epoch), and what came of it.
+
+    `mistakes`: why those of before hold; empty where what was read holds. `needs_restart`: keys whose value in the file takes
+    effect at the next start.
+    """
+
+    read_at: float
+    needs_restart: tuple[str, ...] = ()
+    mistakes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """All figures are since start or of now; durations in seconds, sizes in bytes.
 
-    `loop_lag_worst_s` is of the last minute. `listener`, `operators` and `egress` come from parts above, as they name them.
+    `answers_total`: the homeserver's, by route class and status class (`2xx`). `loop_lag_worst_s` is of the last
+    minute. `listener`, `operators` and `egress` come from parts above, as they name them.
     """
 
     version: str
     started_at: float
     uptime_s: float
     stopping: bool
+    settings: SettingsFigures
     homeserver: str
     connections: Mapping[str, int]
     connections_limit: int
     accepted_total: int
     requests_total: Mapping[str, int]
+    answers_total: Mapping[str, Mapping[str, int]]
     refused_total: Mapping[str, int]
     left_total: int
     open_descriptors: int

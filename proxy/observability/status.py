@@ -18,6 +18,11 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
         "started_at": snapshot.started_at,
         "uptime_seconds": snapshot.uptime_s,
         "stopping": snapshot.stopping,
+        "settings": {
+            "read_at": snapshot.settings.read_at,
+            "needs_restart": list(snapshot.settings.needs_restart),
+            "mistakes": list(snapshot.settings.mistakes),
+        },
         "profile": {
             "name": rules.profile,
             "figures": {
@@ -32,6 +37,7 @@ def status_document(snapshot: Snapshot) -> dict[str, Any]:
             **(snapshot.listener or {}),
         },
         "requests_total": dict(snapshot.requests_total),
+        "answers_total": {route: dict(statuses) for route, statuses in snapshot.answers_total.items()},
         "refused_total": dict(snapshot.refused_total),
         "reported_total": dict(rules.reported_total),
         "would_wait_total": rules.would_wait_total,

@@ -5,21 +5,23 @@ served, from before the list is asked until the homeserver is done with the regi
 last place free. Deletions take no turn. Where the list cannot be had, the last one known holds; with none known the
 registration passes, and is counted.
 
-Bounds: a line of an account lasts as long as its requests do, and they hold workers; the lists of `_MAX_KNOWN` accounts are
-remembered, at most `_MAX_PUSHERS` each, as hashes. A call is O(pushers of the account). Left to others: asking, answering,
-waiting.
+Bounds: a line of an account is of requests that hold workers, and who waited `MAX_WAIT_S` for a turn is `overdue`; the lists of
+`_MAX_KNOWN` accounts are remembered, at most `_MAX_PUSHERS` each, as hashes. A call is O(pushers of the account). Left to
+others: asking, answering, waiting.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from proxy.matrix.pusher_request import PusherRequest, key_of
 
 Owner = TypeVar("Owner")
 
+MAX_WAIT_S: Final = 30.0  # as long as a line lasts (§4.1)
 _MAX_KNOWN: Final = 1024
 _MAX_PUSHERS: Final = 256
 
@@ -39,10 +41,11 @@ _PASS, _LIST, _WAIT, _REFUSE = PusherVerdict
 class PusherPermit(Generic[Owner]):
     """One request's turn, given back by `end` exactly once. `account` is who is charged, `owner` the caller's."""
 
-    __slots__ = ("account", "owner", "request")
+    __slots__ = ("account", "asked_at", "owner", "request")
 
-    def __init__(self, account: Hashable, request: PusherRequest, owner: Owner) -> None:
+    def __init__(self, account: Hashable, request: PusherRequest, owner: Owner, now: float) -> None:
         self.account = account
+        self.asked_at = now
         self.request = request
         self.owner = owner
 
@@ -118,6 +121,15 @@ class PusherCap(Generic[Owner]):
             del self._turns[permit.account]
             return None
         return line[0] if had_turn else None
+
+    def overdue(self, now: float) -> list[PusherPermit[Owner]]:
+        """Give who waited too long for a turn, to be refused; `end` follows for each."""
+        return [
+            permit
+            for line in self._turns.values()
+            for permit in islice(line, 1, None)
+            if permit.asked_at + MAX_WAIT_S <= now
+        ]
 
     def statistics(self) -> PusherStatistics:
         """Give a picture of the cap."""

@@ -155,13 +155,17 @@ def given_figures(
 ) -> dict[str, Figure]:
     """Give every number of both sections with its origin, for `profiles.figures`; `profile` leaves it to the profile.
 
-    `from_environment` names the keys that a variable set, like `lanes.requests.workers`.
+    `from_environment` names the keys and sections that a variable set, like `lanes.requests.workers`.
     """
     found = {}
     for key, value, was_set in (*_numbers("lanes", lanes), *_numbers("sync", sync)):
-        origin = "environment" if key in from_environment else "file" if was_set else DEFAULT
-        found[key] = Figure(value, origin)
+        found[key] = Figure(value, _origin(key, from_environment) if was_set else DEFAULT)
     return found
+
+
+def _origin(key: str, from_environment: Collection[str]) -> str:
+    by_variable = any(f"{key}.".startswith(f"{path}.") for path in from_environment)
+    return "environment" if by_variable else "file"
 
 
 def _numbers(path: str, section: BaseModel) -> Iterator[tuple[str, float, bool]]:

@@ -1,4 +1,4 @@
-"""Websocket tunnels at once: so many of an account, so many of an address (behaviour.md §1.6).
+"""Websocket tunnels at once: so many of an account, so many of an address, so many in all (behaviour.md §1.6, ADR 24).
 
 A permit is taken before the upgrade is forwarded, since a tunnel lasts, and given back when the tunnel closes or the upgrade
 failed. Memory is bounded by permits; every call is O(1).
@@ -15,9 +15,10 @@ class TunnelVerdict(IntEnum):
     ADMIT = 0
     TUNNELS_ACCOUNT = 1
     TUNNELS_ADDRESS = 2
+    TUNNELS_TOTAL = 3
 
 
-_ADMIT, _ACCOUNT, _ADDRESS = TunnelVerdict
+_ADMIT, _ACCOUNT, _ADDRESS, _TOTAL = TunnelVerdict
 
 
 class TunnelPermit:
@@ -43,10 +44,11 @@ class TunnelStatistics:
 
 @dataclass(slots=True)
 class Tunnels:
-    """The tunnels there are; both limits can be changed at any time."""
+    """The tunnels there are; all limits can be changed at any time. `total` holds for everybody, exempt or not."""
 
     per_account: int
     per_address: int
+    total: int
     _open: int = 0
     _of_account: dict[Hashable, int] = field(default_factory=dict)
     _of_address: dict[Hashable, int] = field(default_factory=dict)
@@ -55,7 +57,9 @@ class Tunnels:
     def ask(self, permit: TunnelPermit) -> TunnelVerdict:
         """Admit or refuse a tunnel."""
         verdict = _ADMIT
-        if permit.account is not None and self._of_account.get(permit.account, 0) >= self.per_account:
+        if self._open >= self.total:
+            verdict = _TOTAL
+        elif permit.account is not None and self._of_account.get(permit.account, 0) >= self.per_account:
             verdict = _ACCOUNT
         elif permit.address is not None and self._of_address.get(permit.address, 0) >= self.per_address:
             verdict = _ADDRESS
@@ -63,6 +67,10 @@ class Tunnels:
             self._book(permit, 1)
         self._verdicts[verdict] += 1
         return verdict
+
+    def take(self, permit: TunnelPermit) -> None:
+        """Let one be that `ask` refused for its account or address: it counts all the same."""
+        self._book(permit, 1)
 
     def end(self, permit: TunnelPermit) -> None:
         """Give a permit back; without effect where it was not admitted, or is back already."""

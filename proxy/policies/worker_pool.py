@@ -1,7 +1,7 @@
 """The books of a fair share: a pool of workers, its lanes, and a request's ticket. The rules are in `worker_share.py`.
 
-A lane's free workers are its workers less running less held ones, where held ones count up to a quarter of the lane; the
-same for the pool. They can be negative: what runs by `take`, or ran before the figures were lowered, counts all the same. Pure.
+A lane's free workers are its workers less running less held ones, of which `excess_of` says how many count; the same for the
+pool. They can be negative: what runs by `take`, or ran before the figures were lowered, counts all the same. Pure.
 """
 
 from collections import OrderedDict
@@ -52,6 +52,11 @@ class PoolRule:
 
     workers: int
     lanes: tuple[LaneRule, ...]
+
+
+def flow_cap(pool_workers: int, share: float) -> int:
+    """Give how many of a pool's workers one flow may have in a lane, which may itself have fewer."""
+    return max(1, int(pool_workers * share))
 
 
 class Ticket(Claim):
@@ -108,6 +113,14 @@ class Ticket(Claim):
         self.state = ASKED
 
 
+def excess_of(held: int, workers: int) -> int:
+    """Give how many held workers do not count against a lane or pool of so many: those beyond a quarter, at most all `workers`.
+
+    So running and held ones are twice the workers at most, which is what connections are provided for (ADR 24).
+    """
+    return min(max(0, held - workers // 4), workers)
+
+
 class Pool:
     """Workers that lanes share, and the records of who asked for them."""
 
@@ -123,7 +136,6 @@ class Pool:
         "longest",
         "next_drop_of_flows",
         "next_drop_of_sources",
-        "quarter",
         "source_cap",
         "sources",
         "waiting",
@@ -132,8 +144,7 @@ class Pool:
 
     def __init__(self, rule: PoolRule, max_lead_s: float, now: float) -> None:
         self.workers = self.free = 0
-        self.quarter = self.held = 0
-        self.excess = 0  # held beyond the quarter: taken at the homeserver, free in the books
+        self.held = self.excess = 0  # `excess`: of those held, taken at the homeserver but free in the books
         self.source_cap = 1
         self.waiting = 0
         self.active = 0  # flows with something in line or in service
@@ -147,11 +158,10 @@ class Pool:
 
     def resize(self, workers: int, address_share: float) -> None:
         """Take other figures; what runs and is held stays counted."""
-        running = self.workers - self.free - min(self.held, self.quarter)
+        taken = self.workers - self.free + self.excess
         self.workers = workers
-        self.quarter = workers // 4
-        self.free = workers - running - min(self.held, self.quarter)
-        self.excess = max(0, self.held - self.quarter)
+        self.excess = excess_of(self.held, workers)
+        self.free = workers - taken + self.excess
         self.source_cap = max(1, int(workers * address_share))
 
     def turn_s(self) -> float:
@@ -202,7 +212,6 @@ class Lane:
         "parked",
         "parked_total",
         "pool",
-        "quarter",
         "queue",
         "refused_total",
         "service_s",
@@ -216,7 +225,7 @@ class Lane:
         self.pool = pool
         self.index = index
         self.workers = self.free = 0
-        self.quarter = self.held = self.excess = 0
+        self.held = self.excess = 0
         self.queue: FairQueue[Ticket] = FairQueue(pool.level, index)
         self.parked: OrderedDict[Ticket, None] = OrderedDict()  # by age: all wait equally long at most
         self.most: MostWaiting[Flow] = MostWaiting()
@@ -227,13 +236,12 @@ class Lane:
 
     def resize(self, rule: LaneRule, address_share: float) -> None:
         """Take other figures, the pool's first; what runs and is held stays counted."""
-        running = self.workers - self.free - min(self.held, self.quarter)
+        taken = self.workers - self.free + self.excess
         workers = min(rule.workers, self.pool.workers)
         self.workers = workers
-        self.quarter = workers // 4
-        self.free = workers - running - min(self.held, self.quarter)
-        self.excess = max(0, self.held - self.quarter)
-        self.flow_cap = max(1, int(self.pool.workers * rule.share))
+        self.excess = excess_of(self.held, workers)
+        self.free = workers - taken + self.excess
+        self.flow_cap = flow_cap(self.pool.workers, rule.share)
         self.source_cap = max(1, int(workers * address_share))
         self.bounded = len(self.pool.lanes) > 1
         self.guaranteed = rule.guaranteed

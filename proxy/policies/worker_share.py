@@ -38,6 +38,7 @@ from proxy.policies.worker_pool import (
     Pool,
     PoolRule,
     Ticket,
+    excess_of,
 )
 from proxy.policies.worker_promise import note_waited
 from proxy.policies.worker_statistics import ShareStatistics, lane_statistics, top_flows
@@ -203,7 +204,7 @@ class WorkerShare:
     def hold(self, ticket: Ticket, now: float) -> Sequence[Ticket]:
         """Note that nobody waits for the answer but the homeserver works on; give who runs now.
 
-        Held workers count against flow and address always, against lane and pool up to a quarter of each.
+        Held workers count against flow and address always; see `excess_of` for lane and pool.
         """
         if ticket.state != RUNNING:
             raise RuntimeError(f"held in state {ticket.state}")
@@ -211,14 +212,11 @@ class WorkerShare:
         lane = ticket.lane_record
         pool = lane.pool
         ticket.flow_record.held += 1
-        lane.held += 1
-        if lane.held > lane.quarter:
-            lane.free += 1
-            lane.excess += 1
-        pool.held += 1
-        if pool.held > pool.quarter:
-            pool.free += 1
-            pool.excess += 1
+        for books in (lane, pool):
+            books.held += 1
+            excess = excess_of(books.held, books.workers)
+            books.free += excess - books.excess
+            books.excess = excess
         return serve(pool, now) if pool.waiting else NOBODY
 
     def withdraw(self, ticket: Ticket, now: float) -> Sequence[Ticket]:
@@ -343,17 +341,11 @@ class WorkerShare:
         if ticket.state != HELD:
             raise RuntimeError(f"released in state {ticket.state}")
         lane = ticket.lane_record
-        pool = lane.pool
-        if lane.excess:
-            lane.excess -= 1
-        else:
-            lane.free += 1
-        lane.held -= 1
-        if pool.excess:
-            pool.excess -= 1
-        else:
-            pool.free += 1
-        pool.held -= 1
+        for books in (lane, lane.pool):
+            books.held -= 1
+            excess = excess_of(books.held, books.workers)
+            books.free += 1 + excess - books.excess
+            books.excess = excess
         ticket.flow_record.held -= 1
 
     def _resize(self, rules: Sequence[PoolRule], address_share: float) -> None:

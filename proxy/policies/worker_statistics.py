@@ -55,13 +55,12 @@ class ShareStatistics:
 
 def lane_statistics(lane: Lane, now: float) -> LaneStatistics:
     """Look at one lane; O(1)."""
-    counted = min(lane.held, lane.quarter)
     return LaneStatistics(
         name=lane.name,
         workers=lane.workers,
-        running=lane.workers - lane.free - counted,
+        running=lane.workers - lane.free - lane.held + lane.excess,
         held=lane.held,
-        held_beyond_quarter=lane.held - counted,
+        held_beyond_quarter=lane.excess,
         waiting=len(lane.parked),
         oldest_wait_s=now - next(iter(lane.parked)).asked_at if lane.parked else 0.0,
         granted_total=lane.granted_total,

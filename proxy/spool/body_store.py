@@ -143,6 +143,15 @@ class BodyStore:
             self._notify_soon()
         return data
 
+    def take_whole(self) -> bytes | None:
+        """Give a complete body that nothing was taken of; None, and nothing changes, where a file has or had some of it."""
+        if not self.complete or self.taken_bytes or self._file is not None or self._ended:
+            return None
+        pieces = []
+        while data := self.take_next(self.total_bytes):
+            pieces.append(data)
+        return b"".join(pieces)
+
     def put_back(self, data: bytes) -> None:
         """Take back the end of what `take_next` just gave."""
         self._head.put_back([data])
@@ -156,11 +165,6 @@ class BodyStore:
         return self.complete and self.taken_bytes == self.total_bytes
 
     # For the owner.
-
-    @property
-    def spooled(self) -> bool:
-        """Whether any of it was ever in a file."""
-        return self._file is not None
 
     @property
     def held_bytes(self) -> int:

@@ -15,13 +15,27 @@ class RateSettings(BaseModel):
     grace_seconds: float = Field(ge=0)
 
 
+class UnconfirmedRateSettings(RateSettings):
+    """Of who is not confirmed: fast enough that a slow body costs an attacker."""
+
+    bytes_per_second: float = Field(default=16_384, gt=0)
+    grace_seconds: float = Field(default=10, ge=0)
+
+
+class ConfirmedRateSettings(RateSettings):
+    """Of confirmed accounts, on bad mobile networks too."""
+
+    bytes_per_second: float = Field(default=2_048, gt=0)
+    grace_seconds: float = Field(default=30, ge=0)
+
+
 class BodyRatesSettings(BaseModel):
     """The least speed by what is known of who is asking."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    unconfirmed: RateSettings = RateSettings(bytes_per_second=16_384, grace_seconds=10)
-    confirmed: RateSettings = RateSettings(bytes_per_second=2_048, grace_seconds=30)
+    unconfirmed: UnconfirmedRateSettings = UnconfirmedRateSettings()
+    confirmed: ConfirmedRateSettings = ConfirmedRateSettings()
 
 
 class BodiesSettings(BaseModel):

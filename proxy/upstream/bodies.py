@@ -75,9 +75,9 @@ def _store(stores: BodyStores, principal: Principal | None) -> BodyStore:
 
 
 def _charged_to(principal: Principal | None) -> tuple[Hashable | None, str | None, bool]:
-    """Give the flow and the address whose limits apply, and whether it is confirmed."""
+    """Give the flow and the address whose limits apply, and whether it is confirmed: a guest, whom everyone may be, is not."""
     if principal is None:
         return None, None, False
     flow = None if principal.exempt else principal.flow
     address = principal.key if principal.address_capped else None
-    return flow, address, principal.exempt or principal.standing == CONFIRMED
+    return flow, address, principal.exempt or (principal.standing == CONFIRMED and not principal.guest)

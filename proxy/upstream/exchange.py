@@ -196,13 +196,14 @@ class Exchange:
     """See the module. `deadline_s` bounds the homeserver's answer from `sent_at`; `waits_until` the wait for a connection.
 
     `access` is the token it came with, `principal` who asks; `wait` a wait for that, `ticket` a worker or a place in line,
-    `permits` what else it was given. `status` is the homeserver's, `failure` why there was no whole answer.
+    `permits` what else it was given. `times`, where each answer is logged: what it waited for its worker, and was served, in
+    seconds. `status` is the homeserver's, `failure` why there was no whole answer.
     """
 
     __slots__ = (
         "access", "answer_began", "asker", "body", "client", "closes", "course", "deadline_s", "endpoint", "failure",
-        "head", "permits", "principal", "request_id", "resends", "sent_at", "stage", "started_at", "status",
-        "ticket", "upstream", "wait", "waits_until", "wire_head",
+        "head", "permits", "principal", "request_id", "resends", "sent_at", "stage", "started_at", "status", "ticket",
+        "times", "upstream", "wait", "waits_until", "wire_head",
     )  # fmt: skip
 
     def __init__(
@@ -234,6 +235,7 @@ class Exchange:
         self.closes = False
         self.resends = 0
         self.status = 0
+        self.times: tuple[float, float] | None = None
 
     def given(self) -> Permits:
         """Give its permits, to enter one."""

@@ -1,6 +1,7 @@
 """Connections to the homeserver: made when needed, kept while useful, given to whoever waited longest.
 
-`PoolState` books, this acts. Every wait here ends: a connect by its timeout, a place in line by `_MAX_WAIT_S`.
+`PoolState` books, this acts. Every wait here ends: a connect by its timeout, a place in line by `_MAX_WAIT_S`, or the
+deadline of what was asked.
 """
 
 import asyncio
@@ -11,9 +12,11 @@ from typing import cast
 import structlog
 
 from proxy import clock
+from proxy.addresses import Address
 from proxy.errors import Reason
 from proxy.http1.deadlines import NEVER, DeadlineSweep
 from proxy.http1.pool_state import PoolState
+from proxy.mechanisms.outage_notice import OutageNotice
 from proxy.observability.snapshot import PoolStatistics
 from proxy.upstream.connection import UpstreamConnection
 from proxy.upstream.exchange import Exchange
@@ -45,6 +48,7 @@ class Pool:
         self._to_send: list[UpstreamConnection] = []
         self._connections: set[UpstreamConnection] = set()
         self.failing_since: float | None = None
+        self._unreachable = OutageNotice()
         self._opened_total = self._reused_total = self._resent_total = self._failed_total = 0
 
     @property
@@ -66,7 +70,7 @@ class Pool:
             self._reused_total += 1
             connection.begin(exchange, now)
             return
-        exchange.waits_until = now + _MAX_WAIT_S
+        exchange.waits_until = now + min(_MAX_WAIT_S, exchange.deadline_s)
         self._connect_as_needed()
 
     def withdraw(self, exchange: Exchange) -> None:
@@ -124,12 +128,24 @@ class Pool:
         if failing_since is not None:
             _log.info("homeserver answers again", after_s=round(clock.now() - failing_since, 1))
             self.failing_since = None
+            self._unreachable.over()
 
     def note_failure(self, now: float) -> None:
         """The homeserver could not be used."""
         self._failed_total += 1
         if self.failing_since is None:
             self.failing_since = now
+
+    def _note_unreachable(self, cause: str, now: float) -> None:
+        """No connection could be made."""
+        self.note_failure(now)
+        if self._unreachable.may_tell(now):
+            _log.warning(
+                "homeserver cannot be reached",
+                address=_written(self._address),
+                cause=cause,
+                failing_seconds=round(self.failing_for_s(now), 1),
+            )
 
     def note_broken(self, reason: Reason, error: Exception | None) -> None:
         """An answer was late or malformed."""
@@ -186,7 +202,7 @@ class Pool:
     async def _connect(self) -> None:
         """Make one connection; whatever happens, the place that `must_connect` booked is given on."""
         loop = asyncio.get_running_loop()
-        reason = Reason.UPSTREAM_UNREACHABLE
+        reason, cause = Reason.UPSTREAM_UNREACHABLE, "it closed the connection at once"
         connection: UpstreamConnection | None = None
         try:
             async with asyncio.timeout(self._connect_timeout_s):
@@ -198,24 +214,25 @@ class Pool:
                     )
             connection = cast(UpstreamConnection, made)
         except TimeoutError:
-            reason = Reason.CONNECT_TIMEOUT
+            reason, cause = Reason.CONNECT_TIMEOUT, f"no connection within {self._connect_timeout_s:g} s"
         except OSError as error:
-            _log.debug("connect failed", error=str(error))
+            cause = str(error) or type(error).__name__
+            _log.debug("connect failed", error=cause)
             if is_for_want_of_descriptors(error):
                 reason = Reason.NO_DESCRIPTORS
         finally:
-            self._connected(connection, reason)
+            self._connected(connection, reason, cause)
 
     def _new_connection(self) -> asyncio.BaseProtocol:
         return UpstreamConnection(self).as_protocol()
 
-    def _connected(self, connection: UpstreamConnection | None, reason: Reason) -> None:
+    def _connected(self, connection: UpstreamConnection | None, reason: Reason, cause: str = "") -> None:
         now = clock.now()
         if connection is None or connection.transport.is_closing():
             if reason is Reason.NO_DESCRIPTORS:
                 self._failed_total += 1  # of us it tells, not of the homeserver
             else:
-                self.note_failure(now)
+                self._note_unreachable(cause, now)
             exchange = self._state.connect_failed()
             if exchange is not None:
                 exchange.fail(reason, now)
@@ -237,3 +254,7 @@ class Pool:
             self._sweep.remove(connection)
             self._state.lost(connection)
             connection.deadline_at = NEVER
+
+
+def _written(address: "tuple[str, int] | str") -> str:
+    return str(Address(path=address) if isinstance(address, str) else Address(*address))

@@ -31,7 +31,7 @@ Done = Callable[[int, bytes, bytes], None]
 
 
 class Questions:
-    """Asks; how many at once is not decided here. `timeout_s` bounds each, its connect included."""
+    """Asks; how many at once is not decided here. `timeout_s` bounds the wait for a connection, and then the answer."""
 
     max_hold_s = 0.0
 

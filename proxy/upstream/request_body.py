@@ -126,12 +126,15 @@ class RequestBody:
         return not self.left and (self._store is None or self._store.at_end)
 
     def whole(self, max_bytes: int) -> bytes | None:
-        """Give a body that is complete and in memory, None if it is not or is longer."""
-        store = self._store
-        if self.left or self.read_bytes > max_bytes or (store is not None and store.spooled):
+        """Give a body that is complete and in memory, None if it is not or is longer; it goes on as it came all the same."""
+        if self.left or self.read_bytes > max_bytes:
             return None
+        store = self._store
         if store is not None:
-            self._piece = store.take_next(store.total_bytes)
+            found = store.take_whole()
+            if found is None:
+                return None
+            self._piece = found
             store.end()
             self._store = None
         return self._payload() if self._chunks is not None else self._piece

@@ -8,11 +8,13 @@ import time
 
 import pytest
 from conftest import ask
-from e2e_support import MIB, wait_for
+from e2e_support import MIB, ROOT, wait_for
 
 from tools.parts import find_program
 from tools.processes import free_port
 
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
+FAIRGATE = "127.0.0.1:8010"
 NGINX = """
 daemon off;
 {user}
@@ -22,54 +24,42 @@ error_log {folder}/error.log warn;
 events {{ worker_connections 256; }}
 http {{
     access_log off;
-    client_max_body_size 50m;
     client_body_temp_path {folder}/body;
     proxy_temp_path {folder}/proxy;
     fastcgi_temp_path {folder}/fastcgi;
     scgi_temp_path {folder}/scgi;
     uwsgi_temp_path {folder}/uwsgi;
-    upstream fairgate {{ server 127.0.0.1:{upstream}; keepalive 8; }}
-    server {{
-        listen 127.0.0.1:{port};
-        location / {{
-            proxy_pass http://fairgate;
-            proxy_http_version 1.1;
-            proxy_set_header Connection "";
-            proxy_set_header Host $http_host;
-            proxy_set_header X-Forwarded-For $remote_addr;
-            proxy_read_timeout 60s;
-        }}
-    }}
+    {told}
 }}
 """
 HAPROXY = """
 global
     maxconn 256
-defaults
-    mode http
-    timeout connect 5s
-    timeout client 60s
-    timeout server 60s
-    http-reuse always
-    option forwardfor
-frontend front
-    bind 127.0.0.1:{port}
-    default_backend fairgate
-backend fairgate
-    server one 127.0.0.1:{upstream}
+{told}
 """
+
+
+def told(language, listens, port, upstream):
+    """The configuration that operators are told, at addresses of this test and without TLS."""
+    text = OPERATIONS.partition(f"```{language}\n")[2].partition("```")[0]
+    assert text.count(FAIRGATE) == text.count(listens) == 1
+    return text.replace(FAIRGATE, f"127.0.0.1:{upstream}").replace(
+        listens, f"{listens.split()[0]} 127.0.0.1:{port}"
+    )
 
 
 def nginx(folder, port, upstream):
     config = folder / "nginx.conf"
     user = "user root;" if os.geteuid() == 0 else ""
-    config.write_text(NGINX.format(folder=folder, port=port, upstream=upstream, user=user))
+    text = told("nginx", "listen 443 ssl", port, upstream)
+    config.write_text(NGINX.format(folder=folder, user=user, told=text))
     return [find_program("nginx"), "-p", folder, "-e", folder / "error.log", "-c", config]
 
 
 def haproxy(folder, port, upstream):
     config = folder / "haproxy.cfg"
-    config.write_text(HAPROXY.format(port=port, upstream=upstream))
+    text = told("haproxy", "bind :443 ssl crt /etc/haproxy/matrix.pem", port, upstream)
+    config.write_text(HAPROXY.format(told=text))
     return [find_program("haproxy"), "-db", "-f", config]
 
 

@@ -3,10 +3,12 @@
 Recovery is by Fairgate alone, within `RECOVERY_S` of the homeserver's own.
 """
 
+import http.client
 import time
 from contextlib import ExitStack, closing
 
 import pytest
+from e2e_support import wait_for
 from faults_support import (
     HOARD,
     POLL,
@@ -58,6 +60,12 @@ def served(fairgate, within_s=RECOVERY_S):
     while ask(fairgate, request(f"{HOARD}?ms=1", token="tok_honest_1"), "127.0.0.9").status != 200:
         assert time.monotonic() - began_at < within_s
         time.sleep(0.02)
+
+
+def health(fairgate, path):
+    with closing(http.client.HTTPConnection("127.0.0.1", fairgate.metrics_port, timeout=5)) as connection:
+        connection.request("GET", path)
+        return connection.getresponse().status
 
 
 def clients(fairgate, ends, count, address="127.0.0.{}"):
@@ -112,6 +120,13 @@ def test_while_it_is_down_refusals_are_kind_and_cheap_and_it_is_used_again_as_so
     homeserver.start()
     served(fairgate)
     assert fairgate.status()["upstream"]["pool"]["failing_seconds"] is None
+
+
+def test_while_it_is_down_whoever_sends_clients_here_goes_on_sending_them(fault):
+    fairgate, homeserver, _ = fault
+    homeserver.kill()
+    wait_for(lambda: health(fairgate, "/readyz") == 503, 5, "/readyz, which believes an answer for a second")
+    assert health(fairgate, "/servez") == 200
 
 
 def test_a_homeserver_that_stands_still_for_a_moment_loses_nobody_anything(fault):

@@ -45,6 +45,14 @@ def test_hundreds_of_silent_connections_to_operators_keep_nobody_out(quiet_site,
     assert fairgate.status()["operators"][listener]["displaced_total"] >= 600 - 32
 
 
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "<&- >&- 2>&-"])
+def test_a_start_without_standard_descriptors_is_one_like_any_other(tmp_path, monkeypatch, closed):
+    run_through(monkeypatch, tmp_path, f"exec {closed}; exec")
+    with site(tmp_path) as (fairgate, _), closing(Client(fairgate)) as client:
+        client.send(request("/_matrix/client/versions", token=None))
+        assert client.answer().status == 200
+
+
 def test_a_log_that_nobody_reads_stops_nobody(tmp_path, monkeypatch):
     fifo = tmp_path / "log"
     os.mkfifo(fifo)

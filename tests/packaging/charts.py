@@ -23,7 +23,10 @@ MINIMUM = {
 
 
 def render(values=None, chart=CHART, **more):
-    """Render with MINIMUM and `values`; give {kind: object} without the empty ones. A kind there may be once only."""
+    """Render with MINIMUM and `values`; give {kind: object} without the empty ones. A kind there may be once only.
+
+    Services beside the clients' are called "Service of metrics" and "Service of egress".
+    """
     tree = merged(MINIMUM, values or {})
     with helm_python.Chart.load(str(chart)) as loaded:
         texts = loaded.render(tree, name=more.get("name", "release"), namespace="matrix")
@@ -34,9 +37,21 @@ def render(values=None, chart=CHART, **more):
         for document in yaml.safe_load_all(text)
         if document
     ]
-    by_kind = {document["kind"]: document for document in objects}
+    by_kind = {_kind(document): document for document in objects}
     assert len(by_kind) == len(objects)
     return by_kind
+
+
+def notes(values):
+    """Render what Helm prints after an installation."""
+    with helm_python.Chart.load(str(CHART)) as loaded:
+        texts = loaded.render(merged(MINIMUM, values), name="release", namespace="matrix")
+    return next(text for path, text in texts.items() if path.endswith("NOTES.txt"))
+
+
+def _kind(document):
+    part = document["metadata"]["labels"].get("fairgate-service")
+    return document["kind"] if part is None else f"{document['kind']} of {part}"
 
 
 def merged(below, above):

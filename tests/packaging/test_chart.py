@@ -15,6 +15,7 @@ from charts import (
     demand_restricted,
     demand_valid,
     merged,
+    notes,
     parent_chart,
     render,
 )
@@ -23,6 +24,7 @@ from proxy.config.settings import Settings
 from tools.console import ROOT
 
 PEER = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}
+EGRESS = {"egress": {"listen": {"address": "0.0.0.0:8011"}, "clients": ["10.0.0.0/8"]}}
 VALUES = {
     "as it is": {},
     "two replicas": {"replicas": 2, "config": {"homeserver": {"profile": "synapse"}}},
@@ -83,6 +85,19 @@ VALUES = {
         "serviceAccount": {"create": False},
         "tmp": {"medium": "Memory"},
     },
+    "open to the world": {
+        "service": {
+            "type": "LoadBalancer",
+            "externalTrafficPolicy": "Local",
+            "nodePort": 30008,
+            "loadBalancerClass": "example.org/internal",
+            "loadBalancerSourceRanges": ["192.0.2.0/24"],
+        },
+        "admin": {"existingSecret": {"name": "fairgate-admin"}},
+        "config": EGRESS,
+        "networkPolicy": {"enabled": True, "egressClients": [PEER], "homeserver": [PEER]},
+    },
+    "the documented configuration": {"config": yaml.safe_load((ROOT / "config.yaml").read_text())},
     "numbers that must stay whole": {
         "config": {"connections": {"max_head_bytes": 1048576, "max": 10_000_000}}
     },
@@ -91,6 +106,8 @@ VALUES = {
     "sidecar with a Service": {
         "mode": "sidecar",
         "sidecar": {"podLabels": {"app": "synapse"}, "homeserverContainer": "synapse"},
+        "image": {"pullSecrets": [{"name": "pull"}]},
+        "config": {"egress": {"listen": {"address": "127.0.0.1:8011"}}},
         "ingress": {"enabled": True, "host": "matrix.example.org"},
         "serviceMonitors": {"enabled": True},
     },
@@ -156,9 +173,10 @@ def test_selectors_find_the_pods_and_the_ports_exist(values):
     template = documents["Deployment"]["spec"]["template"]
     labels = template["metadata"]["labels"].items()
     ports = {port["name"]: port["containerPort"] for port in template["spec"]["containers"][0]["ports"]}
-    service = documents["Service"]["spec"]
-    assert service["selector"].items() <= labels
-    assert {port["targetPort"] for port in service["ports"]} <= set(ports)
+    services = [document["spec"] for document in documents.values() if document["kind"] == "Service"]
+    for service in services:
+        assert service["selector"].items() <= labels
+    assert {port["targetPort"] for service in services for port in service["ports"]} == set(ports)
     assert documents["Deployment"]["spec"]["selector"]["matchLabels"].items() <= labels
     for kind in ("PodDisruptionBudget", "NetworkPolicy"):
         if kind in documents:
@@ -166,11 +184,26 @@ def test_selectors_find_the_pods_and_the_ports_exist(values):
             assert spec.get("selector", spec.get("podSelector"))["matchLabels"].items() <= labels
     if "ServiceMonitor" in documents:
         wanted = documents["ServiceMonitor"]["spec"]["selector"]["matchLabels"].items()
-        assert wanted <= documents["Service"]["metadata"]["labels"].items()
+        assert wanted <= documents["Service of metrics"]["metadata"]["labels"].items()
+        assert not wanted <= documents["Service"]["metadata"]["labels"].items()
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert template["spec"]["containers"][0][probe]["httpGet"]["port"] == "metrics"
     for spread in template["spec"].get("topologySpreadConstraints", []):
         assert spread["labelSelector"]["matchLabels"].items() <= labels
+
+
+def test_an_outage_of_the_homeserver_takes_no_pod_out_of_the_service():
+    def probed(values):
+        return render(values)["Deployment"]["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]
+
+    assert probed({})["httpGet"]["path"] == "/servez"
+    assert set(probed({})) == {"httpGet", "periodSeconds", "timeoutSeconds", "failureThreshold"}
+    assert probed({"readinessProbe": {"path": "/readyz"}})["httpGet"]["path"] == "/readyz"
+
+
+def test_the_memory_limit_holds_what_ten_thousand_hostile_clients_were_seen_to_take():
+    (container,) = render()["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"memory": "1Gi"}
 
 
 def test_a_drain_fits_into_what_kubernetes_waits():
@@ -252,6 +285,21 @@ def test_replicas_without_a_known_profile_are_refused_where_figures_hang_on_it()
         ),
         ({"mode": "sidecar", "ingress": {"enabled": True, "host": "a"}}, "ingress needs a Service"),
         ({"mode": "sidecar", "networkPolicy": {"enabled": True}}, "networkPolicy is for gateway mode"),
+        ({"mode": "sidecar", "podAnnotations": {"a": "b"}}, "podAnnotations is for gateway mode"),
+        ({"mode": "sidecar", "tolerations": [{"operator": "Exists"}]}, "tolerations is for gateway mode"),
+        ({"mode": "sidecar", "autoscaling": {"enabled": True}}, "autoscaling is for gateway mode"),
+        ({"config": {"admin": {"token": "a-token-of-length"}}}, "config.admin.token would be readable"),
+        (
+            {"config": {"egress": {"listen": {"address": "127.0.0.1:8011"}}}},
+            "must be one the homeserver's pods reach",
+        ),
+        (
+            {"config": {"egress": {"listen": {"address": "0.0.0.0:8011"}}}},
+            "config.egress.clients is required",
+        ),
+        ({"service": {"nodePort": 30008}}, "service.nodePort is for"),
+        ({"service": {"externalTrafficPolicy": "Local"}}, "service.externalTrafficPolicy is for"),
+        ({"service": {"loadBalancerClass": "a"}}, "are for service.type LoadBalancer"),
     ],
 )
 def test_what_cannot_work_is_refused_in_words(values, told):
@@ -272,6 +320,7 @@ def test_what_cannot_work_is_refused_in_words(values, told):
         {"config": {"listen": []}},
         {"image": {"digest": "latest"}},
         {"livenessProbe": {"period": 1}},
+        {"livenessProbe": {"path": "/readyz"}},
     ],
 )
 def test_values_that_are_no_values_are_refused_by_the_schema(values):
@@ -308,6 +357,51 @@ def test_a_homeservers_own_chart_can_take_the_sidecar_in(tmp_path):
     demand_restricted({**pod, "securityContext": {}}, [sidecar])
 
 
+def test_no_load_balancer_publishes_metrics_or_the_way_out():
+    documents = render(VALUES["open to the world"])
+    assert documents["Service"]["spec"]["type"] == "LoadBalancer"
+    assert [port["name"] for port in documents["Service"]["spec"]["ports"]] == ["http"]
+    for part in ("metrics", "egress"):
+        service = documents[f"Service of {part}"]
+        assert service["metadata"]["name"] == f"release-fairgate-{part}"
+        assert service["spec"]["type"] == "ClusterIP"
+        assert [port["name"] for port in service["spec"]["ports"]] == [part]
+
+
+def test_names_of_services_stay_short_enough():
+    documents = render({"fullnameOverride": "a" * 63, "config": EGRESS})
+    names = [document["metadata"]["name"] for document in documents.values() if document["kind"] == "Service"]
+    assert sorted(map(len, names)) == [63, 63, 63]
+    assert len(set(names)) == 3
+
+
+def test_the_admin_token_comes_from_a_secret():
+    (container,) = render(VALUES["open to the world"])["Deployment"]["spec"]["template"]["spec"]["containers"]
+    reference = {"secretKeyRef": {"name": "fairgate-admin", "key": "token"}}
+    assert container["env"] == [{"name": "FAIRGATE_ADMIN__TOKEN", "valueFrom": reference}]
+
+
+def test_a_sidecars_image_can_be_pulled():
+    patch = yaml.safe_load(
+        render(VALUES["sidecar with a Service"])["ConfigMap"]["data"]["sidecar-patch.yaml"]
+    )
+    assert patch["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+
+
+@pytest.mark.parametrize(
+    ("values", "command"),
+    [
+        ({}, "exec -it deployment/release-fairgate -- fairgate top\n"),
+        ({"mode": "sidecar"}, "exec -it POD -c fairgate -- fairgate top\n"),
+        ({"config": {"admin": {"listen": "127.0.0.1:99"}}}, "fairgate top --admin http://127.0.0.1:99\n"),
+        ({"config": {"admin": {"listen": "unix:/tmp/a"}}}, "fairgate top --admin unix:/tmp/a\n"),
+        ({"admin": {"existingSecret": {"name": "a"}}}, "fairgate top --token-file FILE\n"),
+    ],
+)
+def test_the_notes_tell_how_to_look_inside(values, command):
+    assert command in notes(values)
+
+
 def test_a_sidecars_names_do_not_meet_those_of_the_homeserver():
     patch = yaml.safe_load(render(VALUES["sidecar"])["ConfigMap"]["data"]["sidecar-patch.yaml"])
     pod = patch["spec"]["template"]["spec"]
@@ -316,8 +410,10 @@ def test_a_sidecars_names_do_not_meet_those_of_the_homeserver():
 
 
 def test_alerts_can_be_read_by_prometheus_and_ask_only_for_metrics_there_are():
-    source = (ROOT / "proxy" / "observability" / "metrics.py").read_text()
-    for rule in yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())["groups"][0]["rules"]:
+    source = "".join(file.read_text() for file in (ROOT / "proxy" / "observability").glob("*metrics.py"))
+    groups = render({"prometheusRules": {"enabled": True}})["PrometheusRule"]["spec"]["groups"]
+    assert [group["name"] for group in groups] == ["fairgate", "fairgate-fairness"]
+    for rule in (rule for group in groups for rule in group["rules"]):
         promql_parser.parse(rule["expr"])
         for name in re.findall(r"\bfairgate_(\w+)", rule["expr"]):
             assert f'"{name.removesuffix("_total")}"' in source, rule["alert"]

@@ -1,5 +1,6 @@
 """What can be judged without running it: the Dockerfile's style, the locks, the systemd unit, the compose file."""
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -14,6 +15,8 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from proxy.cli.main import main
+from proxy.config.parse import parse
+from proxy.config.settings import Settings
 from tools.console import ROOT
 
 PACKAGING = ROOT / "packaging"
@@ -95,6 +98,19 @@ def test_the_unit_and_compose_wait_longer_than_a_drain():
     assert int(fairgate["stop_grace_period"].removesuffix("s")) > DRAIN_S + 1
 
 
+def test_the_unit_gives_fairgate_the_directory_it_keeps_for_it_and_never_gives_up():
+    lines = UNIT.read_text().splitlines()
+    given = dict(
+        line.removeprefix("Environment=").split("=") for line in lines if line.startswith("Environment=")
+    )
+    settings = parse("homeserver: {url: http://127.0.0.1:8008}", given)
+    assert isinstance(settings, Settings), settings
+    assert settings.state_directory == "/var/lib/fairgate"
+    assert "StateDirectory=fairgate" in lines
+    assert {"Restart=on-failure", "RestartSec=5"} <= set(lines)
+    assert "StartLimitIntervalSec=0" in lines[: lines.index("[Service]")]
+
+
 def test_the_socket_unit_listens_where_the_settings_do():
     (address,) = re.findall(r"^ListenStream=(.+)$", SOCKET.read_text(), re.MULTILINE)
     listen = yaml.safe_load((ROOT / "config.yaml").read_text())["listen"]
@@ -110,6 +126,30 @@ def test_in_compose_only_fairgate_can_be_reached_and_it_can_do_little():
     assert fairgate["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in fairgate["security_opt"]
     assert (PACKAGING / fairgate["build"] / "Dockerfile").resolve() == ROOT / "Dockerfile"
+
+
+def test_in_compose_large_bodies_are_on_disk_and_a_proxy_on_the_host_is_believed():
+    document = yaml.safe_load((PACKAGING / "compose.yaml").read_text())
+    fairgate = document["services"]["fairgate"]
+    assert "tmpfs" not in fairgate
+    assert fairgate["volumes"] == ["fairgate-tmp:/tmp"]
+    assert "fairgate-tmp" in document["volumes"]
+    settings = parse((PACKAGING / "container.yaml").read_text(), fairgate["environment"])
+    assert isinstance(settings, Settings), settings
+    assert settings.clients.trusted_proxies == ("172.16.0.0/12",)
+
+
+def test_docker_is_told_what_compose_is():
+    fairgate = yaml.safe_load((PACKAGING / "compose.yaml").read_text())["services"]["fairgate"]
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    command = operations.partition("docker run ")[2].partition("```")[0].replace("\\\n", " ").split()
+    given = dict(itertools.pairwise(command))
+    assert given["--stop-timeout"] + "s" == fairgate["stop_grace_period"]
+    assert given["--ulimit"] == f"nofile={fairgate['ulimits']['nofile']}"
+    assert [given["--volume"]] == fairgate["volumes"]
+    assert [given["--cap-drop"]] == fairgate["cap_drop"]
+    assert [given["--security-opt"]] == fairgate["security_opt"]
+    assert [given["--publish"]] == fairgate["ports"]
 
 
 def test_what_starts_fairgate_uses_words_it_knows():

@@ -1,8 +1,10 @@
 import json
+import re
 
 import jsonschema
 import yaml
 
+from proxy.config.changes import NEEDS_RESTART
 from proxy.config.schema import locations
 from tools import reference
 from tools.console import ROOT
@@ -19,6 +21,15 @@ def test_the_reference_names_every_key():
         if isinstance(location[-1], str):
             name = "".join("[]" if isinstance(key, int) else f".{key}" for key in location).removeprefix(".")
             assert f"`{name}" in text, name
+
+
+def test_what_is_changed_in_an_emergency_are_keys_that_a_reload_changes():
+    known = {".".join(map(str, location)) for location in locations()}
+    section = (ROOT / "docs" / "operations.md").read_text().partition("\n## 3 a.m.")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`((?:background|lanes|clients|mode)\b[a-z_.]*)", section))
+    assert len(named) >= 7
+    assert named <= known
+    assert not [key for key in named if tuple(key.split(".")) in NEEDS_RESTART]
 
 
 def test_the_charts_schema_takes_the_documented_configuration():

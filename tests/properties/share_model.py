@@ -9,6 +9,12 @@ from dataclasses import dataclass, field
 EPSILON = 1e-6
 
 
+def counted(held, workers):
+    """A quarter of the workers may be held; of what is beyond as many as there are workers do not count, all others do."""
+    uncounted = [n for n in range(held) if n >= workers // 4][:workers]
+    return held - len(uncounted)
+
+
 @dataclass(eq=False)
 class Record:
     holds: int = 0
@@ -44,13 +50,13 @@ class Model:
 
     def used(self, lane):
         held = sum(self.lane(t) is lane for t in self.held)
-        return sum(self.lane(t) is lane for t in self.running) + min(held, self.ceiling(lane) // 4)
+        return sum(self.lane(t) is lane for t in self.running) + counted(held, self.ceiling(lane))
 
     def lane_free(self, lane):
         return self.ceiling(lane) - self.used(lane)
 
     def pool_free(self):
-        return self.rule.workers - len(self.running) - min(len(self.held), self.rule.workers // 4)
+        return self.rule.workers - len(self.running) - counted(len(self.held), self.rule.workers)
 
     def really_free(self, lane):
         held = sum(self.lane(t) is lane for t in self.held)

@@ -233,6 +233,27 @@ def test_any_order_of_events_gives_the_same_bytes_in_order(memory, disk, spooled
     asyncio.run(scenario())
 
 
+@given(MEMORY, DISK, EVENTS)
+@settings(max_examples=100)
+def test_a_body_is_given_whole_or_not_at_all_and_then_by_parts(memory, disk, events):
+    async def scenario():
+        body = Body(memory, disk)
+        await play(body, 0, events)
+        body.finish()
+        touched = body.got or body.waits
+        with body.calling():
+            whole = body.store.take_whole()
+        if whole is None:
+            assert touched or body.store._file is not None
+            await read_to_the_end(body)
+        else:
+            assert whole == BYTES[: body.sent]
+            assert body.store.at_end
+        await body.end()
+
+    asyncio.run(scenario())
+
+
 @given(MEMORY, DISK, SPOOLED, EVENTS)
 @settings(max_examples=100)
 def test_a_paused_writer_gets_room_without_the_reader_or_is_told_to_let_it_begin(

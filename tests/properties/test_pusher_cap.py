@@ -38,7 +38,7 @@ class Registering(RuleBasedStateMachine):
     @rule(account=st.sampled_from(["@a", "@b"]), key=st.sampled_from("12345"))
     def register(self, account, key):
         permit = PusherPermit(
-            account, PusherRequest(frozenset({"app"}), frozenset({key}), registers=True), key
+            account, PusherRequest(frozenset({"app"}), frozenset({key}), registers=True), key, 0.0
         )
         line = self.lines[account]
         assert self.cap.ask(permit) is (WAIT if line else LIST)
@@ -49,7 +49,7 @@ class Registering(RuleBasedStateMachine):
     @rule(account=st.sampled_from(["@a", "@b"]), key=st.sampled_from("12345"))
     def delete(self, account, key):
         permit = PusherPermit(
-            account, PusherRequest(frozenset({"app"}), frozenset({key}), registers=False), key
+            account, PusherRequest(frozenset({"app"}), frozenset({key}), registers=False), key, 0.0
         )
         assert self.cap.ask(permit) is PASS
         self.deleting.append(permit)

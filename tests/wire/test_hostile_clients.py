@@ -26,6 +26,7 @@ from clients import (
     whoami_of,
 )
 from harness import OK, Answer, refusal_in, turn, until
+from structlog.testing import capture_logs
 
 from proxy import clock
 from proxy.http1.life_cycle import State
@@ -476,3 +477,15 @@ def test_naming_too_many_fields_is_refused(in_a_world):
         assert world.homeserver.lines == []
 
     in_a_world(tell)
+
+
+def test_who_sent_a_malformed_head_is_told(in_a_world):
+    async def tell(world):
+        line = await world.connect("127.0.0.7")
+        with capture_logs() as lines:
+            await line.send(b"GET /x HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n")
+            await line.until_ended()
+        (told,) = (line for line in lines if line["event"] == "refused")
+        assert (told["reason"], told["address"]) == ("bad_length", "127.0.0.7")
+
+    in_a_world(tell, log={"access": "refused"})

@@ -4,6 +4,7 @@ import asyncio
 import ssl
 
 from harness import OK, Line
+from structlog.testing import capture_logs
 from tls_support import make_certificate
 
 import proxy.app
@@ -101,9 +102,12 @@ def test_an_intermediate_authority_can_be_trusted_alone(loop, tmp_path, monkeypa
 
 def test_a_homeserver_whose_certificate_is_not_trusted_gets_nothing(loop, tmp_path, monkeypatch):
     stranger = make_certificate(tmp_path, "stranger")
-    requests, received = run(
-        loop, monkeypatch, make_certificate(tmp_path, "localhost", "localhost", issuer=stranger)
-    )
+    with capture_logs() as lines:
+        requests, received = run(
+            loop, monkeypatch, make_certificate(tmp_path, "localhost", "localhost", issuer=stranger)
+        )
     assert requests == []
     assert received.startswith(b"HTTP/1.1 502 ")
     assert b"Fairgate-Reason: upstream_unreachable" in received
+    (told,) = (line for line in lines if line["event"] == "homeserver cannot be reached")
+    assert "certificate verify failed" in told["cause"]

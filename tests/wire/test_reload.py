@@ -7,6 +7,7 @@ import yaml
 from harness import OK, Answer, World, until
 
 from proxy.config.load import load
+from proxy.observability.snapshot import SettingsFigures
 
 GET = b"GET /_matrix/client/v3/rooms/!r:a/state HTTP/1.1\r\nHost: a\r\n\r\n"
 HELD = Answer(b"")
@@ -54,6 +55,11 @@ def reloading(tmp_path, loop):
         loop.run_until_complete(whole())
 
     return run
+
+
+def shown(world):
+    """What the status says about the settings."""
+    return world.application.snapshot().settings
 
 
 def share(world):
@@ -106,11 +112,16 @@ def test_a_profile_with_other_lanes_takes_over_who_stands_in_line(reloading):
 
 def test_a_wrong_file_changes_nothing_and_says_what_is_wrong(reloading):
     async def tell(world, write):
+        write({"admin.listen": "127.0.0.1:1"})
         before = world.application._settings
-        reloaded = write(text="lanes: {requests: {worker: 3}}")
-        assert reloaded.mistakes == ("lanes.requests.worker: is not a known key (did you mean workers?)",)
+        reloaded = write(text="lanes:\n  requests: {worker: 3}")
+        mistakes = ("line 2: lanes.requests.worker: is not a known key (did you mean workers?)",)
+        assert reloaded.mistakes == mistakes
         assert world.application._settings is before
         assert world.application.reloaded is reloaded
+        assert shown(world) == SettingsFigures(reloaded.at, ("admin.listen",), mistakes)
+        again = write({"mode": "report"})
+        assert shown(world) == SettingsFigures(again.at, again.needs_restart, ())
 
     reloading(tell)
 
@@ -125,6 +136,25 @@ def test_what_cannot_change_while_running_is_named(reloading):
         assert reloaded.changed == ("connections.head_seconds",)
         assert reloaded.needs_restart == ("homeserver.url",)  # still
         assert write({"homeserver.url": url}).needs_restart == ()
+
+    reloading(tell)
+
+
+def test_a_profile_that_was_set_is_kept_whatever_the_homeserver_says_later(reloading):
+    async def tell(world, write):
+        world.homeserver.begin((Answer(OK),) * 2)
+        assert write({"homeserver.profile": "auto"}).mistakes == ()
+        write({"homeserver.profile": "synapse"})
+        await world.application._detect_profile()
+        assert world.application.profile == "synapse"
+
+    reloading(tell)
+
+
+def test_look_ups_take_another_deadline(reloading):
+    async def tell(world, write):
+        write({"identity.timeout_seconds": 1.5})
+        assert world.application.pipeline.identity.questions.timeout_s == 1.5
 
     reloading(tell)
 
@@ -198,5 +228,15 @@ def test_other_trusted_proxies_and_another_limit_of_connections_hold_for_who_is_
         write({"connections.max": 1, "clients.trusted_proxies": ["127.0.0.0/8"]})
         other = await world.connect()
         await other.until_ended()
+
+    reloading(tell)
+
+
+def test_a_reload_warns_of_what_is_right_and_dangerous(reloading, capsys):
+    async def tell(_, write):
+        reloaded = write({"clients.trusted_proxies": ["0.0.0.0/0"]})
+        assert reloaded.changed == ("clients.trusted_proxies",)
+        told = capsys.readouterr()
+        assert "clients.trusted_proxies[0]: 0.0.0.0/0 believes every client" in told.out + told.err
 
     reloading(tell)

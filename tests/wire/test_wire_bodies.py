@@ -29,6 +29,7 @@ A, B = "127.0.0.11", "127.0.0.12"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 ROOMS = b"/_matrix/client/v3/createRoom"
 UPLOAD = b"/_matrix/media/v3/upload"
+SET = b"/_matrix/client/v3/pushers/set"
 TOKEN = b"Authorization: Bearer t\r\n"
 LARGE = 1_200_000
 
@@ -117,6 +118,41 @@ def test_a_short_body_in_pieces_never_goes_to_disk(in_a_world):
         assert world.application._spool.statistics().written_bytes_total == 0
 
     in_a_world(tell)
+
+
+def registration(size):
+    return b'{"app_id":"a","pushkey":"p","kind":"http","data":{},"pad":"%b"}' % (b"x" * size)
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=lambda cut: cut.name)
+@pytest.mark.parametrize(
+    ("request_", "bodies"),
+    [
+        (
+            chunked(registration(20_000), 1, target=SET),
+            {},
+        ),  # decoded 20 kB, 120 on the wire: more than the memory of one body
+        (chunked(registration(60_000), 7000, target=SET), {"memory_bytes": 4096}),
+        (
+            head_of(len(registration(30_000)), target=SET) + registration(30_000),
+            {"memory_bytes": 4096, "spool_bytes": 0},
+        ),
+        (head_of(len(registration(30_000)), target=SET) + registration(30_000), {"memory_bytes": 4096}),
+    ],
+    ids=["small chunks", "chunks", "nowhere to keep it", "on disk"],
+)
+def test_a_body_that_is_looked_into_goes_on_whole(in_a_world, cut, request_, bodies):
+    async def tell(world):
+        script = world.homeserver.begin((Answer(OK), Answer(OK)))
+        line, _ = await connect(world)
+        await line.send(request_, cut)
+        await line.until_received(OK)
+        assert body_of(script.requests[0]) == request_.partition(b"\r\n\r\n")[2]
+        await line.send(get())
+        await line.until_received(OK + OK)
+        await world.until_nothing_is_left()
+
+    in_a_world(tell, bodies=bodies)
 
 
 def test_bodies_that_wait_for_a_worker_wait_on_disk(in_a_world):

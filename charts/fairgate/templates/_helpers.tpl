@@ -79,6 +79,61 @@ annotations:
 {{- required "config.metrics.listen needs a port, for the probes" (regexFind "[0-9]+$" $listen) -}}
 {{- end -}}
 
+{{/* The port of the way out, or nothing. As a sidecar it needs none: the homeserver reaches it on the pod's loopback. */}}
+{{- define "fairgate.egressPort" -}}
+{{- $egress := default dict .Values.config.egress -}}
+{{- with (default dict $egress.listen).address -}}
+{{- if eq $.Values.mode "gateway" -}}
+{{- if or (hasPrefix "unix:" .) (hasPrefix "127." .) (hasPrefix "[::1]" .) (hasPrefix "localhost:" .) -}}
+{{- fail "config.egress.listen.address must be one the homeserver's pods reach, such as 0.0.0.0:8011" -}}
+{{- end -}}
+{{- if not $egress.clients -}}
+{{- fail "config.egress.clients is required with config.egress.listen: the network of the homeserver's pods" -}}
+{{- end -}}
+{{- regexFind "[0-9]+$" . -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The name of a further object of the release: list of the root and the part. */}}
+{{- define "fairgate.partName" -}}
+{{- $part := index . 1 -}}
+{{- printf "%s-%s" (include "fairgate.fullname" (index . 0) | trunc (int (sub 62 (len $part))) | trimSuffix "-") $part -}}
+{{- end -}}
+
+{{/* What every Service says alike: which pods, and of which family its addresses are. */}}
+{{- define "fairgate.serviceAddresses" -}}
+{{- with .Values.service.ipFamilyPolicy -}}
+ipFamilyPolicy: {{ . }}
+{{ end -}}
+selector:
+  {{- if eq .Values.mode "gateway" }}
+  {{- include "fairgate.selectorLabels" . | nindent 2 }}
+  {{- else }}
+  {{- toYaml .Values.sidecar.podLabels | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* Refuse what would be left out in silence, or be shown to everybody. */}}
+{{- define "fairgate.demands" -}}
+{{- if .Values.config.admin.token -}}
+{{- fail "config.admin.token would be readable in the ConfigMap: put it into a Secret, and name that in admin.existingSecret" -}}
+{{- end -}}
+{{- if eq .Values.mode "sidecar" -}}
+{{- $ours := list "podAnnotations" "extraInitContainers" "terminationGracePeriodSeconds" "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" "priorityClassName" "schedulerName" "runtimeClassName" "hostAliases" -}}
+{{- range $ours -}}
+{{- if index $.Values . -}}
+{{- fail (printf "%s is for gateway mode: a sidecar's pod is the homeserver's, set it there" .) -}}
+{{- end -}}
+{{- end -}}
+{{- range list "autoscaling" "podDisruptionBudget" -}}
+{{- if (index $.Values .).enabled -}}
+{{- fail (printf "%s is for gateway mode: a sidecar comes and goes with the homeserver" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The names of the container's ports; a sidecar's must not meet those of the homeserver beside it. */}}
 {{- define "fairgate.portName" -}}
 {{- ternary "fairgate" "http" (eq .Values.mode "sidecar") -}}
@@ -161,9 +216,19 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 args: [run, --config, /etc/fairgate/config.yaml]
 securityContext:
   {{- toYaml .Values.containersSecurityContext | nindent 2 }}
-{{- with .Values.extraEnv }}
+{{- $secret := .Values.admin.existingSecret }}
+{{- if or $secret.name .Values.extraEnv }}
 env:
+  {{- if $secret.name }}
+  - name: FAIRGATE_ADMIN__TOKEN
+    valueFrom:
+      secretKeyRef:
+        name: {{ $secret.name }}
+        key: {{ $secret.key }}
+  {{- end }}
+  {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end }}
 ports:
   - name: {{ include "fairgate.portName" . }}
@@ -172,12 +237,17 @@ ports:
   - name: {{ include "fairgate.metricsPortName" . }}
     containerPort: {{ include "fairgate.metricsPort" . }}
     protocol: TCP
-{{- range $probe, $path := dict "startupProbe" "/healthz" "livenessProbe" "/healthz" "readinessProbe" "/readyz" }}
+  {{- with include "fairgate.egressPort" . }}
+  - name: egress
+    containerPort: {{ . }}
+    protocol: TCP
+  {{- end }}
+{{- range $probe, $path := dict "startupProbe" "/healthz" "livenessProbe" "/healthz" "readinessProbe" .Values.readinessProbe.path }}
 {{ $probe }}:
   httpGet:
     path: {{ $path }}
     port: {{ include "fairgate.metricsPortName" $ }}
-  {{- toYaml (get $.Values $probe) | nindent 2 }}
+  {{- toYaml (omit (get $.Values $probe) "path") | nindent 2 }}
 {{- end }}
 resources:
   {{- toYaml .Values.resources | nindent 2 }}

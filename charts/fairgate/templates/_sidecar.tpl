@@ -6,6 +6,8 @@ For other charts that have this one as a dependency with `mode: sidecar`:
   volumes:
     {{- include "fairgate.sidecar.volumes" .Subcharts.fairgate | nindent 4 }}
 
+What else the pod needs for it, such as imagePullSecrets, is theirs to say.
+
 A native sidecar: an init container that is started before the homeserver, restarted by itself, and stopped after it.
 */}}
 {{- define "fairgate.sidecar.container" -}}
@@ -22,6 +24,10 @@ restartPolicy: Always
 spec:
   template:
     spec:
+      {{- with .Values.image.pullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
       initContainers:
         - {{- include "fairgate.sidecar.container" . | nindent 10 }}
       {{- with .Values.sidecar.homeserverContainer }}

@@ -2,9 +2,12 @@ import pytest
 
 from proxy.admin.explain import Asked, Rules, explain, fields_of, render
 from proxy.identity.settings import ExemptSettings
-from proxy.matrix.profiles import PROFILES
+from proxy.matrix.profiles import PROFILES, figures
+from proxy.matrix.routes import find_endpoint
 from proxy.policies.background_settings import BackgroundMatchSettings, BackgroundSettings
-from proxy.policies.settings import LanesSettings, RequestLaneSettings, SyncSettings
+from proxy.policies.lanes import pool_rules
+from proxy.policies.settings import LanesSettings, RequestLaneSettings, SyncSettings, given_figures
+from proxy.policies.worker_share import RUNNING, Ticket, WorkerShare
 
 ROOM = "/_matrix/client/v3/rooms/!r:x"
 ALICE = "@alice:example.org"
@@ -25,6 +28,24 @@ def test_an_ordinary_request_has_its_lane_and_what_of_it_one_flow_may_have():
     assert found["body"].says == "at most 12.5 MiB"
     assert "history" not in found
     assert "large body" not in found
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "target",
+    ["/x", "/_matrix/media/v3/download/a/b", "/_matrix/client/v3/publicRooms?server=a", f"{ROOM}/messages"],
+)
+def test_what_one_flow_may_have_is_what_it_gets_where_nobody_else_asks(profile, target):
+    known = figures(profile, given_figures(LanesSettings(), SyncSettings()))
+    share = WorkerShare(pool_rules(known, history_per_account=1000), now=0.0)
+    names = [lane.name for lane in share.statistics(0.0).lanes]
+    endpoint = find_endpoint(b"GET", target.encode())
+    lane = names.index(known.lanes[endpoint.lane].name)
+    asked = [Ticket(lane, ALICE, "192.0.2.1", None, confirmed=True) for _ in range(100)]
+    for ticket in asked:
+        share.ask(ticket, 0.0)
+    running = sum(ticket.state == RUNNING for ticket in asked)
+    assert f", {running} for one flow" in findings("GET", target, profile=profile)["lane"].says
 
 
 def test_who_is_not_confirmed_is_charged_by_address_and_cannot_send_large_bodies():

@@ -28,8 +28,9 @@ class World:
 
     def __init__(self):
         self.now = SNAPSHOT
-        self.answers = True
+        self.why_not = None
         self.answering = None
+        self.not_serving = None
         self.padding = ""
         self.asked = []
         self.reloaded = Reloaded()
@@ -60,10 +61,10 @@ class World:
     def sample(self):
         pass
 
-    async def homeserver_answers(self):
+    async def why_not_ready(self):
         if self.answering is not None:
             await self.answering.wait()
-        return self.answers
+        return self.why_not
 
 
 async def request(address, line, *fields):
@@ -88,7 +89,8 @@ def with_listeners(dialogue, admin="127.0.0.1:0", metrics="127.0.0.1:0", token=N
             AdminSettings(listen=admin, token=token),
             MetricsSettings(listen=metrics),
             world,
-            world.homeserver_answers,
+            world.why_not_ready,
+            lambda: world.not_serving,
             limits or Limits(),
         )
         await listeners.start()
@@ -113,13 +115,29 @@ def test_health_readiness_and_metrics_are_told():
         assert status == 200
         assert "content-type: text/plain; version=" in head
         assert "fairgate_open_descriptors 3.0" in body
+        figures = dict(line.rsplit(" ", 1) for line in body.splitlines() if not line.startswith("#"))
+        assert float(figures["process_resident_memory_bytes"]) > 1e6
+        assert float(figures["process_cpu_seconds_total"]) > 0
+        names = [line.split()[2] for line in body.splitlines() if line.startswith("# TYPE")]
+        assert len(names) == len(set(names))
 
-        world.answers = False
+        world.why_not = "the homeserver does not answer"
         assert (await request(at, "GET /readyz", HOST))[::2] == (503, "the homeserver does not answer\n")
-        world.answers = True
+        world.why_not = None
         world.now = dataclasses.replace(SNAPSHOT, stopping=True)
         assert (await request(at, "GET /readyz", HOST))[::2] == (503, "stopping\n")
         assert (await request(at, "GET /healthz", HOST))[0] == 200
+
+    with_listeners(dialogue)
+
+
+def test_while_the_homeserver_does_not_answer_clients_are_still_sent_here():
+    async def dialogue(listeners, world):
+        at = listeners.metrics_address
+        world.answers = False
+        assert (await request(at, "GET /servez", HOST))[::2] == (200, "ok\n")
+        world.not_serving = "stopping"
+        assert (await request(at, "GET /servez", HOST))[::2] == (503, "stopping\n")
 
     with_listeners(dialogue)
 

@@ -31,6 +31,23 @@ def test_check_says_fine(config):
     assert (result.exit_code, result.output) == (0, f"{file}: fine\n")
 
 
+def test_check_warns_of_what_is_right_and_dangerous(config, tmp_path):
+    file = config(
+        "admin: {listen: '0.0.0.0:9402'}\nclients:\n  trusted_proxies:\n    - 10.0.0.1\n    - ::/0\n"
+        f"log: {{trace: {tmp_path}/none/trace}}\n"
+    )
+    result = fairgate("check", file, FAIRGATE_EGRESS__CLIENTS="[0.0.0.0/0]")
+    *warnings, last = result.output.splitlines()
+    assert (result.exit_code, last) == (0, f"{file}: fine, 4 warnings")
+    assert [line.partition(" ")[0] + line.split(": ")[2] for line in warnings] == [
+        f"{file}:5:clients.trusted_proxies[1]",
+        "environment:FAIRGATE_EGRESS__CLIENTS[0]",
+        f"{file}:1:admin.listen",
+        f"{file}:6:log.trace",
+    ]
+    assert {line.split(": ")[1] for line in warnings} == {"warning"}
+
+
 def test_check_prints_every_mistake_with_its_line_and_nearest_key(config):
     file = config(MISTAKEN)
     result = fairgate("check", file, FAIRGATE_LOG__LEVL="info")

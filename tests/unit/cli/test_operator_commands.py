@@ -81,11 +81,57 @@ def test_who_cannot_be_asked_is_told_in_one_line(admin):
     result = fairgate("top", "--once", "--admin", admin.url)
     assert result.exit_code == 1
     assert result.output == f"fairgate: {admin.url} says 401: admin.token is set\n"
-    for url in ("http://127.0.0.1:1", "unix:/none", "ftp://h"):
+    for url in (
+        "http://127.0.0.1:1",
+        "unix:/none",
+        "ftp://h",
+        "http://localhost:abc",
+        "http://[::1",
+        "http://h:99999",
+    ):
         result = fairgate("explain", "GET", "/", "--admin", url)
         assert result.exit_code == 1
         assert result.output.startswith(f"fairgate: {url}")
         assert result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize("document", [[], "text", {"status": "ok"}, {"flows": 1, "findings": [1]}, None])
+@pytest.mark.parametrize("command", [("top", "--once"), ("explain", "GET", "/")], ids=["top", "explain"])
+def test_what_is_not_fairgate_is_told_in_one_line(admin, command, document):
+    for path in admin.answers:
+        admin.answers[path] = (200, document)
+    result = fairgate(*command, "--admin", admin.url)
+    assert result.exit_code == 1
+    assert result.output.startswith(f"fairgate: {admin.url} answers, but not as Fairgate ")
+    assert result.output.count("\n") == 1
+
+
+def test_a_refusal_that_is_no_document_is_told_too(admin):
+    admin.answers["/v1/status"] = (502, ["bad gateway"])
+    result = fairgate("top", "--once", "--admin", admin.url)
+    assert (result.exit_code, result.output) == (1, f"fairgate: {admin.url} says 502: Bad Gateway\n")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\x00s3cr3t", b"s3cr3t\ns3cr3t", "s3cr3t-ü".encode(), b"s3cr3t \x00"]
+)
+def test_a_file_without_a_token_is_told_in_one_line_that_does_not_show_it(admin, tmp_path, content):
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    result = fairgate("top", "--once", "--admin", admin.url, "--token-file", file)
+    assert (result.exit_code, result.output) == (
+        1,
+        f"fairgate: {file}: has no token, which is visible ASCII characters\n",
+    )
+    assert admin.seen == []
+
+
+@pytest.mark.parametrize("account", ["alice", "alice:example.org", "@alice", "@alice:", ""])
+def test_an_account_is_written_with_its_server(admin, account):
+    result = fairgate("explain", "GET", "/", "--account", account, "--admin", admin.url)
+    assert result.exit_code == 2
+    assert "write @name:server" in result.output
+    assert admin.seen == []
 
 
 def test_explain_asks_a_running_one_with_all_it_was_given(admin):

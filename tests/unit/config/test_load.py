@@ -2,8 +2,11 @@ from pathlib import Path
 
 import pytest
 
+from proxy import parts
+from proxy.admin.explain import Asked, explain, render
 from proxy.config.load import ConfigError, load
 from proxy.config.settings import Settings
+from proxy.matrix.profiles import Figure
 from proxy.observability.settings import LogSettings
 
 
@@ -51,5 +54,18 @@ def test_a_certificate_that_cannot_be_used_is_a_mistake_of_the_settings(tmp_path
     with pytest.raises(ConfigError) as caught:
         load(path, {})
     (mistake,) = caught.value.mistakes
-    assert mistake.path == "listen[0].tls"
+    assert (mistake.path, mistake.line) == ("listen[0].tls", 3)
     assert "tls.crt" in mistake.message
+
+
+def test_figures_know_the_variable_that_set_them(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("sync: {workers: 40}\n")
+    variables = {"FAIRGATE_LANES__REQUESTS__WORKERS": "10", "FAIRGATE_LANES__MEDIA": "{workers: 3}"}
+    settings = load(path, variables)
+    figures = parts.figures_of(settings, "synapse").given
+    assert figures["lanes.requests.workers"] == Figure(10, "environment")
+    assert figures["lanes.media.workers"] == Figure(3, "environment")
+    assert figures["sync.workers"] == Figure(40, "file")
+    asked = Asked("GET", "/_matrix/client/v3/joined_rooms")
+    assert "lanes.requests.workers (environment)" in render(explain(asked, parts.rules(settings, "synapse")))

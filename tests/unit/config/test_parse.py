@@ -3,7 +3,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.config.document import MAX_CHARACTERS
+from proxy.config.environment import variable_name
+from proxy.config.mistakes import path_text
 from proxy.config.parse import parse
+from proxy.config.schema import field_at, is_secret, locations
 from proxy.config.settings import Settings
 
 
@@ -212,6 +215,99 @@ def test_variables_that_kubernetes_makes_for_a_service_of_our_name_are_no_mistak
         "FAIRGATE_METRICS_PORT_9403_TCP_ADDR": "10.0.0.1",
     }
     assert parse("", linked) == Settings()
+
+
+def test_every_key_may_be_set_alone_but_in_entries_of_lists():
+    """A certificate needs its key; elsewhere no key is needed because another is set."""
+    needed = [
+        path_text(location)
+        for location in locations()
+        if (field := field_at(location)) is not None and field.is_required() and 0 not in location
+    ]
+    assert needed == ["egress.listen.address"]  # the only key there, and the section may be null
+
+
+@pytest.mark.parametrize("who", ["confirmed", "unconfirmed"])
+def test_a_least_speed_may_be_set_by_the_file_or_a_variable_without_its_grace(who):
+    default = getattr(Settings().bodies.rate, who)
+    settings = parse(f"bodies: {{rate: {{{who}: {{bytes_per_second: 7}}}}}}", {})
+    assert getattr(settings.bodies.rate, who) == default.model_copy(update={"bytes_per_second": 7})
+    settings = parse("", {f"FAIRGATE_BODIES__RATE__{who.upper()}__GRACE_SECONDS": "7"})
+    assert getattr(settings.bodies.rate, who) == default.model_copy(update={"grace_seconds": 7})
+
+
+# Secrets.
+
+SECRETS = [location for location in locations() if (field := field_at(location)) and not field.repr]
+TOKEN = "s3cr3t-s3cr3t-s3cr3t"
+WRONG = [
+    "12345678901234567",
+    "-1234567890.1234567",
+    "1e17",
+    f"'{TOKEN} {TOKEN}'",
+    "s3cr3t",
+    f"[{TOKEN}]",
+    f"{{{TOKEN}: 1}}",
+    f"!{TOKEN} x",
+    f"!{TOKEN}!x y",
+    f"&{TOKEN} &{TOKEN} x",
+    f"*{TOKEN}",
+    f'"{TOKEN}',
+    f"@{TOKEN}",
+    f"{TOKEN}: {TOKEN}",
+]
+
+
+def test_the_token_is_known_as_a_secret():
+    assert ("admin", "token") in SECRETS
+    assert is_secret(("admin",))
+    assert not is_secret(("admin", "listen"))
+
+
+@pytest.mark.parametrize("value", WRONG)
+@pytest.mark.parametrize("location", SECRETS, ids=path_text)
+def test_no_mistake_shows_a_secret(location, value):
+    *above, key = location
+    lines = [f"{'  ' * depth}{name}:" for depth, name in enumerate(location)]
+    lines[-1] += f" {value}"
+    section = "__".join(above).upper()
+    told = [
+        parse("\n".join(lines), {}),
+        parse("", {variable_name(location): value}),
+        parse("", {f"FAIRGATE_{section}": f"{{{key}: {value}}}"}),
+    ]
+    if ": " not in value:  # else it is keys, and those that are not known are told
+        told += [parse(f"{above[0]}: {value}", {}), parse("", {f"FAIRGATE_{section}": value})]
+    for result in told:
+        for text in () if isinstance(result, Settings) else map(str, result):
+            for part in ("s3cr3t", "12345678", "1e17", "100000000"):
+                assert part not in text.replace(path_text(location), ""), text
+
+
+@pytest.mark.parametrize("value", ["s3cr3t", f"{TOKEN} x", "x" * 4097])
+def test_what_a_token_needs_is_said_in_words(value):
+    path, line, message, _ = the_mistake(f"admin:\n  token: {value}\n")
+    assert (path, line) == ("admin.token", 2)
+    assert message == "needs 16 to 4096 visible ASCII characters, no space among them"
+
+
+@pytest.mark.parametrize(
+    "value", ["12345678901234567", f"#{TOKEN}", f"!{TOKEN}", f"[{TOKEN}]", "0x1234567890abcdef"]
+)
+def test_a_variable_for_a_text_is_taken_as_it_stands(value):
+    assert parse("", {"FAIRGATE_ADMIN__TOKEN": value}).admin.token == value
+
+
+@pytest.mark.parametrize("value", ["", "null", "~"])
+def test_a_variable_can_take_a_text_away_where_there_may_be_none(value):
+    text = f"admin: {{token: {TOKEN}}}"
+    assert parse(text, {}).admin.token == TOKEN
+    assert parse(text, {"FAIRGATE_ADMIN__TOKEN": value}).admin.token is None
+
+
+@pytest.mark.parametrize("text", ["state_directory: ''", "background: {match: {user_agents: ['']}}"])
+def test_an_empty_text_is_told_in_words(text):
+    assert the_mistake(text)[2] == "must not be empty"
 
 
 YAML_LIKE = st.text(alphabet="abl:-[]{}&*!?|>%@#'\"\\\n\t 0.,", max_size=60)

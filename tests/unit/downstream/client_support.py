@@ -1,10 +1,12 @@
 """A client's connection under test: everything around it is a list of what was asked of it."""
 
+import asyncio
 import socket
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
+from proxy.downstream.ahead import Ahead
 from proxy.downstream.client_socket import BUFFER
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.settings import ConnectionSettings
@@ -213,6 +215,7 @@ class Client:
                 forget=self.watched.discard,
             ),
         )  # fmt: skip
+        listener.ahead = Ahead(asyncio.get_running_loop())
         listener.admission = SimpleNamespace(opened=lambda _: None, closed=lambda _: None)
         listener.left = lambda exchange, **_: self.left.append(exchange)
         listener.refusal = self.pipeline.refusal
@@ -230,6 +233,11 @@ class Client:
             piece = data[at : at + 16_384]
             BUFFER[: len(piece)] = piece
             self.connection.buffer_updated(len(piece))
+
+    async def until_all_ahead_is_served(self):
+        async with asyncio.timeout(5):
+            while self.connection.in_turn:  # noqa: ASYNC110  (it is the loop's turns that are waited for)
+                await asyncio.sleep(0)
 
     def serve(self):
         """Let the homeserver have the request."""

@@ -40,9 +40,48 @@ def test_a_thousand_requests_sent_ahead_that_are_all_refused_at_once_are_all_ans
     async def tell(client):
         client.send(GET * 500)
         client.send(GET * 500)
+        await client.until_all_ahead_is_served()
         assert client.transport.written == b"<line_full>" * 1000
         assert client.connection.state is State.PARKED
         assert client.connection.kept == b""
+
+    run(tell, lambda exchange: exchange.client.refuse(Reason.LINE_FULL))
+
+
+def test_of_what_is_sent_ahead_only_a_few_requests_are_served_before_others_are_heard(run):
+    async def tell(client):
+        client.send(GET * 500)
+        assert client.transport.written == b"<line_full>"
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert client.transport.written.count(b"<line_full>") < 20
+        client.send(GET * 2000)
+        assert client.transport.paused, "more than 16 KiB ahead"
+        await client.until_all_ahead_is_served()
+        assert client.transport.written == b"<line_full>" * 2500
+        assert not client.transport.paused
+
+    run(tell, lambda exchange: exchange.client.refuse(Reason.LINE_FULL))
+
+
+def test_what_was_sent_ahead_is_dropped_with_its_client(run):
+    async def tell(client):
+        client.send(GET * 500)
+        client.connection.turn_away()
+        await asyncio.sleep(0)
+        assert client.transport.written == b"<line_full>"
+        assert not client.connection.in_turn
+
+    run(tell, lambda exchange: exchange.client.refuse(Reason.LINE_FULL))
+
+
+def test_an_end_behind_what_was_sent_ahead_comes_after_it(run):
+    async def tell(client):
+        client.send(GET * 50)
+        assert client.connection.eof_received()
+        await client.until_all_ahead_is_served()
+        assert client.transport.written == b"<line_full>" * 50
+        assert client.connection.state is State.LINGER
 
     run(tell, lambda exchange: exchange.client.refuse(Reason.LINE_FULL))
 
@@ -54,6 +93,7 @@ def test_what_follows_a_request_that_is_served_waits_for_its_answer(run):
         assert len(client.pipeline.exchanges) == 1
         client.connection.write(OK)
         client.exchange.answered(clock.now())
+        await asyncio.sleep(0)
         assert len(client.pipeline.exchanges) == 2
         assert client.connection.state is State.IN_SERVICE
 
@@ -148,6 +188,7 @@ def test_one_answer_waits_for_a_client_that_takes_nothing_however_much_it_asked(
         client.exchange.answered(clock.now())
         assert len(client.pipeline.exchanges) == 1
         client.transport.take_everything()
+        await asyncio.sleep(0)
         assert len(client.pipeline.exchanges) == 2
 
     run(tell)

@@ -133,6 +133,14 @@ def test_the_masquerade_is_kept_raw_for_whoami(query, user_id, asked):
         assert (read.token, read.user_id, read.query) == (b"t", user_id, asked)
 
 
+@pytest.mark.parametrize("separator", [b"&", b";"])
+def test_a_parameter_begins_after_a_separator_and_ends_before_one(separator):
+    read = read_access_token(
+        [], separator.join([b"x", b"access_token=t", b"", b"a=b=c", b"xuser_id=@no:x", b"user_id=@g:x"])
+    )
+    assert (read.token, read.user_id) == (b"t", b"@g:x")
+
+
 def test_everyday_queries_are_not_taken_apart():
     assert not may_name_token(b"since=s1_2_3&timeout=30000&set_presence=online")
     assert not may_name_token(

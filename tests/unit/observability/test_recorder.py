@@ -67,6 +67,37 @@ def test_a_refusal_has_a_line_its_repeats_are_summed():
     ]
 
 
+def test_a_refusal_of_half_a_head_says_who_sent_it_and_is_summed_by_address():
+    one = recorder()
+    with capture_logs() as lines:
+        for address in ["192.0.2.7"] * (EACH + 2) + ["192.0.2.8"]:
+            one.refused(None, Reason.HEAD_TIMEOUT, 100.0, address)
+        one.turn(PERIOD_S)
+    assert [line["address"] for line in lines[:-1]] == ["192.0.2.7"] * EACH + ["192.0.2.8"]
+    assert (lines[-1]["flow"], lines[-1]["times"]) == ("192.0.2.7", 2)
+    assert one.refused_flows.count("192.0.2.7") == EACH + 2
+
+
+def test_answers_are_counted_by_route_and_status_class():
+    one = recorder()
+    for status in (200, 204, 404, 599, 0):
+        one.ended(request(status=status), 101.0)
+    one.ended(request(SYNC, ticket=False), 130.0)
+    one.ended(request(SYNC, ticket=False, status=101), 130.0)
+    answers = one.answers_total()
+    assert answers["requests"] == {"1xx": 0, "2xx": 2, "3xx": 0, "4xx": 1, "5xx": 1}
+    assert answers["sync"] == {"1xx": 1, "2xx": 1, "3xx": 0, "4xx": 0, "5xx": 0}
+    assert sum(map(sum, (classes.values() for classes in answers.values()))) == 6
+
+
+def test_how_long_the_homeserver_took_is_kept_where_each_answer_has_a_line():
+    for access, times in (("refused", None), ("all", (1.0, 2.0))):
+        one = recorder(access=access)
+        asked = request(wait_s=1.0)
+        one.ended(asked, 103.0)
+        assert getattr(asked, "times", None) == times
+
+
 def test_where_all_requests_have_a_line_so_has_every_refusal():
     one = recorder(access="all")
     with capture_logs() as lines:

@@ -9,11 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from proxy.mechanisms.breaker import BreakerState
 from proxy.observability.durations import BOUNDS_S, DurationStatistics, Histogram
 from proxy.observability.metrics import SnapshotCollector
+from proxy.observability.snapshot import SettingsFigures
 from proxy.observability.status import status_document
 
 LABELS = {
     "state", "route_class", "reason", "mode", "lane", "rule", "verdict", "outcome", "direction", "profile",
-    "version", "le", "kind",
+    "version", "le", "kind", "status_class",
 }  # fmt: skip
 
 
@@ -71,7 +72,7 @@ def test_every_number_of_the_snapshot_is_in_the_status():
 
 def test_every_number_of_the_snapshot_is_exposed_but_what_only_a_person_wants():
     seen = set(samples().values())
-    only_status = ("figures", "sizes", "reopened", "next_probe_in_s", "reports_", "growths", ".flows",
+    only_status = ("settings.read_at", "figures", "sizes", "reopened", "next_probe_in_s", "reports_", "growths", ".flows",
         ".addresses", "unconfirmed_bytes", "disk_bytes", "tunnels.accounts", "totals.outside", "ghosts_expired",
         "pushers.in_turn", "pushers.known", "verdicts.1", ".durations.")  # fmt: skip
     for path, value in figures_in(SNAPSHOT):
@@ -115,6 +116,19 @@ def test_an_outage_shows_its_length(failing_s):
     snapshot = dataclasses.replace(SNAPSHOT, pool=dataclasses.replace(POOL, failing_since_s=failing_s))
     assert samples(snapshot)["fairgate_upstream_failing_seconds",] == (failing_s or 0)
     assert status_document(snapshot)["upstream"]["pool"]["failing_seconds"] == failing_s
+
+
+def test_settings_that_are_wrong_show_until_they_are_read_again():
+    assert samples()["fairgate_settings_last_read_ok",] == 1
+    assert status_document(SNAPSHOT)["settings"]["needs_restart"] == ["admin.listen"]
+    wrong = SettingsFigures(7.5, (), ("line 3: mode: is wrong",))
+    snapshot = dataclasses.replace(SNAPSHOT, settings=wrong)
+    assert samples(snapshot)["fairgate_settings_last_read_ok",] == 0
+    assert status_document(snapshot)["settings"] == {
+        "read_at": 7.5,
+        "needs_restart": [],
+        "mistakes": ["line 3: mode: is wrong"],
+    }
 
 
 def test_one_scrape_looks_once():

@@ -5,16 +5,18 @@ from proxy.policies.descriptors import LEAST_CLIENTS, OTHERS, Fit, fit
 
 
 def test_what_fits_is_left_as_it_is():
-    assert fit(1_048_576, clients=20_000, waits=8_000, workers=352) == Fit(20_000, 8_000, 10_704)
+    assert fit(1_048_576, clients=20_000, waits=8_000, workers=352) == Fit(
+        20_000, 8_000, 10_704 + 2_500, 2_500
+    )
 
 
 def test_where_it_does_not_fit_waits_get_a_third_and_clients_the_rest():
     found = fit(4_096 + OTHERS, clients=20_000, waits=8_000, workers=48)
-    assert found == Fit(2_668, 1_066, 96 + 1_332)
+    assert found == Fit(2_371, 1_066, 96 + 1_332 + 296, 296)
 
 
 def test_few_waits_are_left_to_those_who_have_few():
-    assert fit(1_024, clients=20_000, waits=32, workers=34) == Fit(788, 32, 108)
+    assert fit(1_024, clients=20_000, waits=32, workers=34) == Fit(700, 32, 108 + 87, 87)
 
 
 def test_a_limit_that_leaves_no_clients_is_too_small():

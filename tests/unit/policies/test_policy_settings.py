@@ -41,6 +41,14 @@ def test_figures_from_file_and_environment_are_told_apart():
     assert given["lanes.media.max_wait_seconds"] == Figure(30, "default")
 
 
+def test_what_a_variable_sets_of_a_section_is_from_the_environment():
+    settings = read({"lanes": {"media": {"workers": 9}, "mode": "report"}, "sync": {"per_account": 3}})
+    given = given_figures(settings.lanes, settings.sync, {"lanes.media", "sync.per"})
+    assert given["lanes.media.workers"].origin == "environment"
+    assert given["lanes.media.max_wait_seconds"].origin == "default"
+    assert given["sync.per_account"].origin == "file"
+
+
 def test_profile_as_a_value_leaves_the_figure_to_the_profile():
     settings = read({"lanes": {"media": {"workers": "profile"}}})
     assert "lanes.media.workers" not in given_figures(settings.lanes, settings.sync)

@@ -1,12 +1,12 @@
 from proxy.matrix.pusher_request import PusherRequest, key_of
-from proxy.policies.pusher_cap import _MAX_KNOWN, PusherCap, PusherPermit, PusherVerdict
+from proxy.policies.pusher_cap import _MAX_KNOWN, MAX_WAIT_S, PusherCap, PusherPermit, PusherVerdict
 
 PASS, LIST, WAIT, REFUSE = PusherVerdict
 
 
-def registration(number, account="@a", *, registers=True):
+def registration(number, account="@a", *, registers=True, now=0.0):
     request = PusherRequest(frozenset({"app"}), frozenset({f"key{number}"}), registers)
-    return PusherPermit(account, request, number)
+    return PusherPermit(account, request, number, now)
 
 
 def there(count):
@@ -43,6 +43,18 @@ def test_two_racing_registrations_take_turns():
     assert cap.end(second, succeeded=False) is third
     assert cap.end(third, succeeded=False) is None
     assert cap.statistics().in_turn == 0
+
+
+def test_who_waits_for_a_turn_longer_than_a_line_lasts_is_overdue():
+    cap = PusherCap(20)
+    first, second, third = registration(1), registration(2, now=1.0), registration(3, now=2.0)
+    for permit in (first, second, third):
+        cap.ask(permit)
+    assert cap.overdue(1.0 + MAX_WAIT_S - 0.1) == []
+    assert cap.overdue(1.0 + MAX_WAIT_S) == [second]
+    assert cap.overdue(100.0) == [second, third], "who has the turn is with the homeserver"
+    cap.end(second, succeeded=False)
+    assert cap.overdue(100.0) == [third]
 
 
 def test_one_that_stops_waiting_leaves_the_turn_where_it_is():
@@ -102,7 +114,9 @@ def test_what_can_be_read_in_two_ways_teaches_nothing():
     cap.ask(first)
     cap.listed(first, there(1))
     cap.end(first, succeeded=True)
-    twofold = PusherPermit("@a", PusherRequest(frozenset({"x", "y"}), frozenset({"z"}), registers=True), None)
+    twofold = PusherPermit(
+        "@a", PusherRequest(frozenset({"x", "y"}), frozenset({"z"}), registers=True), None, 0.0
+    )
     cap.ask(twofold)
     cap.end(twofold, succeeded=True)
     assert cap._known["@a"] == there(1)

@@ -69,7 +69,7 @@ def test_a_small_body_never_leaves_memory_and_starts_no_thread(tmp_path):
         assert stores.memory.taken == 4
         assert store.take_next(100) == b"abcd"
         assert store.at_end
-        assert not store.spooled
+        assert stores.spooled_total == 0
         assert stores.spool.threads._threads == []
         await end(stores, store)
 
@@ -115,7 +115,7 @@ def test_a_reader_that_keeps_up_uses_no_disk(tmp_path):
             await asyncio.sleep(0)
         store.finish()
         assert await reading == BYTES
-        assert not store.spooled
+        assert stores.spooled_total == 0
         await end(stores, store)
 
     asyncio.run(scenario())

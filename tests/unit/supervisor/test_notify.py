@@ -1,3 +1,4 @@
+import os
 import socket
 
 import pytest
@@ -32,3 +33,30 @@ def test_each_state_is_one_datagram(systemd):
 def test_where_nobody_asks_nobody_is_told(tmp_path):
     Notify({}).ready("Serving")
     Notify({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready("Serving")
+
+
+def test_a_watchdog_hears_twice_within_its_time(systemd):
+    told, environment = systemd
+    notify = Notify({**environment, "WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())})
+    for quarter in range(4 * 60):
+        notify.alive(1000.0 + quarter / 4)
+    notify.stopping()
+    heard = []
+    while (state := told.recv(4096)) == b"WATCHDOG=1":
+        heard.append(state)
+    assert len(heard) == 4
+    assert state.startswith(b"STOPPING=1")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "soon"}, {"WATCHDOG_USEC": "9", "WATCHDOG_PID": "1"}],
+)
+def test_where_no_watchdog_waits_for_this_process_none_hears(systemd, variables):
+    told, environment = systemd
+    environment |= variables
+    notify = Notify(environment)
+    assert environment == {}
+    notify.alive(1000.0)
+    notify.stopping()
+    assert told.recv(4096).startswith(b"STOPPING=1")
