@@ -7,7 +7,20 @@ their session or their keys on these.
 
 from enum import Enum
 from http import HTTPStatus
-from typing import Self
+from typing import Protocol, Self
+
+
+class Told(Protocol):
+    """A reason that becomes an answer: `Reason`, and the way out's `egress.reasons.EgressReason`."""
+
+    status: int
+    errcode: str
+    text: str
+    retry: bool
+
+    @property
+    def value(self) -> str:
+        """The label for client, log, metric and status."""
 
 
 class Reason(Enum):
@@ -207,7 +220,7 @@ _CORS = (
 
 
 def refusal_bytes(
-    reason: Reason, *, retry_after_s: float | None, close: bool, head_only: bool = False
+    reason: Told, *, retry_after_s: float | None, close: bool, head_only: bool = False
 ) -> bytes:
     """Render one refusal whole. `retry_after_s` is in seconds, 1 to 60; both hints name the same moment."""
     hint = b""

@@ -26,7 +26,7 @@ from proxy.errors import Reason, refusal_bytes
 from proxy.gate.gates import Gates
 from proxy.gate.identity import access_of
 from proxy.gate.lessons import Lessons
-from proxy.gate.steps import jittered
+from proxy.gate.steps import FIRST_HINT_S, outage_hint_s
 from proxy.http1.request_head import MEMORY_BLOCK_BYTES, RequestHead
 from proxy.identity.client_key import Client, ClientKeys
 from proxy.identity.principal import Principal, anonymous
@@ -46,8 +46,6 @@ _SYNC, _FIRST_SYNC, _REQUESTS = RouteClass.SYNC, RouteClass.FIRST_SYNC, RouteCla
 _MEDIA, _FEDERATION = RouteClass.MEDIA, RouteClass.FEDERATION
 _NO_POLL, _APPSERVICES, _REQUESTS_LANE = Poll.NONE, Lane.APPSERVICES, Lane.REQUESTS
 _UPGRADE = b"\r\nConnection: Upgrade\r\nUpgrade: websocket"
-_HINT_S = (5.0, 30.0)  # the first, and the longest, while an outage lasts: §10.1
-_OUTAGE_JITTER: Final = 0.5
 _WARN_EVERY_S: Final = 60.0
 
 _log = structlog.get_logger("fairgate")
@@ -344,9 +342,7 @@ class Pipeline:
         """Count a refusal and give its bytes; without a hint of its own it is about the homeserver: longer in a long outage."""
         self.refused_total[reason] += 1
         if reason.retry and retry_after_s is None:
-            first, longest = _HINT_S
-            outage_s = self.pool.failing_for_s(clock.now())
-            retry_after_s = jittered(min(longest, first + outage_s), _OUTAGE_JITTER)
+            retry_after_s = outage_hint_s(FIRST_HINT_S + self.pool.failing_for_s(clock.now()))
         return refusal_bytes(reason, retry_after_s=retry_after_s, close=close, head_only=head_only)
 
     def _give_up(self, exchange: Exchange, reason: Reason) -> None:

@@ -14,10 +14,11 @@ from proxy.egress.deliveries import Delivery, RefusedError
 from proxy.egress.dialer import DialError
 from proxy.egress.exchange import PlainExchange
 from proxy.egress.origin import OriginConnection
-from proxy.egress.reasons import EgressReason, Told, told_bytes
+from proxy.egress.reasons import EgressReason
 from proxy.egress.request import MAX_HEAD_BYTES, ProxyRequest, parse_proxy_request
 from proxy.egress.tunnel import Tunnel
-from proxy.errors import Reason, Refused
+from proxy.errors import Reason, Refused, Told, refusal_bytes
+from proxy.gate.steps import FIRST_HINT_S, outage_hint_s
 from proxy.http1.deadlines import NEVER
 from proxy.policies.push_egress import DeliveryEnd, is_delivery
 from proxy.policies.stalled_tunnels import TunnelWatch
@@ -59,7 +60,7 @@ class HomeserverConnection(asyncio.BufferedProtocol):
     """See the module."""
 
     __slots__ = (
-        "_dropped", "_egress", "_exchange", "_full", "_kept", "_paused", "_request", "_task", "deadline_at", "state",
+        "_dropped", "_egress", "_exchange", "_kept", "_paused", "_request", "_task", "deadline_at", "full", "state",
         "sweep_slot", "transport", "tunnel",
     )  # fmt: skip
 
@@ -75,8 +76,13 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._kept = b""
         self._paused = False
-        self._full = False
+        self.full = False
         self._dropped = 0
+
+    @property
+    def waits(self) -> asyncio.Task[None] | None:
+        """What waits for a name, a place or a connect on its behalf; cancelled when the connection ends."""
+        return self._task
 
     # From the event loop.
 
@@ -101,7 +107,7 @@ class HomeserverConnection(asyncio.BufferedProtocol):
                 self.deadline_at = self._egress.clock() + _HEAD_S
             self._kept += data
             self._read_head()
-            if self._full and len(self._kept) >= _MAX_AHEAD_BYTES:
+            if self.full and len(self._kept) >= _MAX_AHEAD_BYTES:
                 self._pause()
         elif self.state is _BUSY:
             exchange = self._exchange
@@ -120,6 +126,8 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         if self.state is _TUNNEL and self.tunnel is not None:
             return self.tunnel.homeserver_ended(reset=False)
         self._left()
+        self._kept = b""
+        self.deadline_at = self._egress.clock() + _LINGER_S  # for what is written to be taken
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -132,12 +140,12 @@ class HomeserverConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """The homeserver takes no more for now: nothing more is read for it, and no further request is begun."""
-        self._full = True
+        self.full = True
         self._read_far(False)
 
     def resume_writing(self) -> None:
         """It does again."""
-        self._full = False
+        self.full = False
         self._read_far(True)
         self._read_head()
 
@@ -176,7 +184,7 @@ class HomeserverConnection(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def _read_head(self) -> None:
-        if self.state is not _IN_HEAD or not self._kept or self._full:
+        if self.state is not _IN_HEAD or not self._kept or self.full:
             return
         start = 2 if self._kept.startswith(b"\r\n") else 0
         end = self._kept.find(b"\r\n\r\n", start) + 4
@@ -295,8 +303,8 @@ class HomeserverConnection(asyncio.BufferedProtocol):
             exchange.delivery = delivery
         self._task = None
         data, self._kept = self._kept, b""
+        self._resume()  # before the host says that it is full
         self._kept += exchange.run(origin, data)
-        self._resume()
 
     def _demand(self, stands: bool) -> None:  # noqa: FBT001  (a condition)
         """Go no further for a homeserver that left meanwhile, or with a host that accepted and closed at once."""
@@ -319,17 +327,18 @@ class HomeserverConnection(asyncio.BufferedProtocol):
         if self._kept:
             self._egress.loop.call_soon(self._read_head)
 
-    def tell(self, reason: Told, *, close: bool, retry_after_s: float = 5.0) -> None:
+    def tell(self, reason: Told, *, close: bool, retry_after_s: float = FIRST_HINT_S) -> None:
         """Answer in the host's place."""
         request = self._request
         self._egress.refused(reason, request)
         head_only = request is not None and request.head.method == b"HEAD" and not request.connect
-        self.transport.write(
-            told_bytes(reason, close=close, head_only=head_only, retry_after_s=retry_after_s)
-        )
+        hint_s = outage_hint_s(retry_after_s) if reason.retry else None
+        self.transport.write(refusal_bytes(reason, retry_after_s=hint_s, close=close, head_only=head_only))
         self.answered(close=close)
 
-    def _tell_of(self, request: ProxyRequest, reason: EgressReason, retry_after_s: float = 5.0) -> None:
+    def _tell_of(
+        self, request: ProxyRequest, reason: EgressReason, retry_after_s: float = FIRST_HINT_S
+    ) -> None:
         """Answer a request that got no connection; its body, if any, was not read."""
         self._task = None
         self.tell(

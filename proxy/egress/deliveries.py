@@ -14,6 +14,7 @@ import structlog
 from proxy.egress.dialer import address_key
 from proxy.egress.reasons import EgressReason
 from proxy.egress.settings import EgressSettings
+from proxy.gate.steps import FIRST_HINT_S
 from proxy.mechanisms.delivery_places import DeliveryPlaces, Place
 from proxy.mechanisms.gateway_breaker import Admission, Change, GatewayBreaker
 from proxy.mechanisms.origin_names import written
@@ -37,7 +38,7 @@ class Cuttable(Protocol):
 class RefusedError(Exception):
     """A delivery may not begin; `retry_after_s` says when one may."""
 
-    def __init__(self, reason: EgressReason, retry_after_s: float = 5.0) -> None:
+    def __init__(self, reason: EgressReason, retry_after_s: float = FIRST_HINT_S) -> None:
         super().__init__(reason.value)
         self.reason = reason
         self.retry_after_s = retry_after_s

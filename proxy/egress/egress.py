@@ -22,13 +22,15 @@ from proxy.egress.connection import ConnectionState, HomeserverConnection
 from proxy.egress.deliveries import Deliveries
 from proxy.egress.dialer import Dialer
 from proxy.egress.origin import KeptOrigins, OriginConnection
-from proxy.egress.reasons import Told
 from proxy.egress.request import ProxyRequest
 from proxy.egress.resolver import Lookup, Resolver, system_lookup
 from proxy.egress.settings import EgressSettings
 from proxy.egress.state import read_known, rendered, write_whole
 from proxy.egress.statistics import EgressStatistics, egress_statistics
+from proxy.egress.tunnel import FarSide
+from proxy.errors import Told
 from proxy.http1.deadlines import DeadlineSweep
+from proxy.identity.networks import Networks, parse_address
 from proxy.mechanisms.origin_names import normal_host, written
 from proxy.policies.address_guard import AddressGuard
 from proxy.policies.push_egress import KnownHosts, gateway_key
@@ -65,11 +67,12 @@ class Egress:
         self.dialer = Dialer(loop, self.resolver, _guard(settings), settings.connect_timeout_seconds)
         self.connections: DeadlineSweep[HomeserverConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self.kept = KeptOrigins(DeadlineSweep[OriginConnection](_TURNS_PER_ROUND))
+        self.left: DeadlineSweep[FarSide] = DeadlineSweep(_TURNS_PER_ROUND)  # of tunnels that ended in order
         self.accepted_total = self.strangers_total = self.filtered_total = 0
         self.requests_total: Counter[str] = Counter(connect=0, plain=0)
         self.refused_total: Counter[str] = Counter()
         self.address: str | None = None
-        self._clients = tuple(ipaddress.ip_network(text) for text in settings.clients)
+        self._clients = Networks(settings.clients)
         self._state_directory = state_directory
         self._servers: list[asyncio.Server] = []
         self._handed_over = False
@@ -134,18 +137,22 @@ class Egress:
         ends_at = self.clock() + grace_s
         while self.clock() < ends_at and any(map(_is_busy, self.connections)):  # noqa: ASYNC110  (once in a life)
             await asyncio.sleep(0.02)
+        waits = [one.waits for one in self.connections if one.waits is not None]
         for connection in list(self.connections):
             connection.close()
+        for far in list(self.left):
+            far.transport.abort()
         self.kept.close()
         if self._turn is not None:
             self._turn.cancel()
-        await asyncio.sleep(0)  # aborted transports end in the next turn of the loop
+        await asyncio.sleep(0)  # aborted transports end in the next turn of the loop, and cancel what waits
+        await asyncio.gather(*waits, return_exceptions=True)
         await self._save()
 
     def reload(self, settings: EgressSettings) -> None:
         """Take other settings: all but `listen`, which needs a restart. What is under way goes on; kept connections end."""
         self.settings = settings.model_copy(update={"listen": self.settings.listen})
-        self._clients = tuple(ipaddress.ip_network(text) for text in settings.clients)
+        self._clients = Networks(settings.clients)
         self.known.name(settings.gateways)
         self.deliveries.configure(settings)
         self.dialer.guard = _guard(settings)
@@ -176,14 +183,14 @@ class Egress:
     # For connections.
 
     def opened(self, connection: HomeserverConnection) -> None:
-        """Take a connection in, if it is the homeserver's and there is room; the idlest tunnel makes room."""
+        """Take a connection in, if it is the homeserver's and there is room; what is used least makes room."""
         self.accepted_total += 1
         peer = connection.transport.get_extra_info("peername")
         if not self._local and not self._is_client(peer):
             self._stranger(peer)
             connection.transport.abort()
             return
-        if len(self.connections) >= self.settings.max_connections and not self._make_room():
+        if len(self.connections) + len(self.left) >= self.settings.max_connections and not self._make_room():
             self.refused_total["connections_full"] += 1
             connection.transport.abort()
             return
@@ -207,12 +214,8 @@ class Egress:
     def _is_client(self, peer: object) -> bool:
         if not isinstance(peer, tuple):
             return False  # reset before it was accepted
-        try:
-            address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
-        except ValueError:
-            return False
-        address = getattr(address, "ipv4_mapped", None) or address
-        return any(address in network for network in self._clients)
+        address = parse_address(str(peer[0]))
+        return address is not None and address in self._clients
 
     def _stranger(self, peer: object) -> None:
         self.strangers_total += 1
@@ -224,7 +227,10 @@ class Egress:
             )
 
     def _make_room(self) -> bool:
-        """Close what has been idle for longest: a tunnel first, else a connection between two requests."""
+        """Close what is idle for longest: what a homeserver left, a tunnel, or a connection between two requests."""
+        if len(self.left):
+            min(self.left, key=lambda one: one.deadline_at).transport.abort()
+            return True
         idle = [one for one in self.connections if one.tunnel is not None and one.tunnel.is_idle]
         if idle:
             min(idle, key=lambda one: one.tunnel.last_at if one.tunnel else 0.0).close()
@@ -244,6 +250,8 @@ class Egress:
                 connection.deadline_passed(now)
             for origin in self.kept.sweep.passed(now):
                 origin.deadline_passed(now)
+            for far in self.left.passed(now):
+                far.transport.abort()
             if self._changed and now - self._saved_at >= _SAVE_EVERY_S and self._saving is None:
                 self._saving = self.loop.create_task(self._save())
         finally:

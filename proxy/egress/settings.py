@@ -5,6 +5,7 @@ import ipaddress
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from proxy.addresses import parse_listen_address
+from proxy.identity.settings import NetworkText
 from proxy.mechanisms.origin_names import normal_host, split_authority, written
 
 
@@ -28,7 +29,7 @@ class EgressSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     listen: EgressListenSettings | None = None
-    clients: tuple[str, ...] = ("127.0.0.0/8", "::1/128")
+    clients: tuple[NetworkText, ...] = ("127.0.0.0/8", "::1/128")
     allow: tuple[str, ...] = ()
     gateways: tuple[str, ...] = ()
     failure_threshold: int = Field(default=3, ge=1, le=1000)
@@ -39,7 +40,7 @@ class EgressSettings(BaseModel):
     connect_timeout_seconds: float = Field(default=10, gt=0, le=60)
     max_connections: int = Field(default=1024, ge=1)
 
-    @field_validator("clients", "allow")
+    @field_validator("allow")
     @classmethod
     def _networks_can_be_read(cls, texts: tuple[str, ...]) -> tuple[str, ...]:
         for text in texts:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from proxy.egress.connection import ConnectionState
-from proxy.mechanisms.gateway_breaker import GateState
+from proxy.mechanisms.breaker import BreakerState
 from proxy.policies.push_egress import DeliveryEnd
 
 if TYPE_CHECKING:
@@ -53,11 +53,11 @@ def egress_statistics(egress: "Egress") -> EgressStatistics:
         states[connection.state.name.lower()] += 1
     deliveries = egress.deliveries
     tracked = list(deliveries.breaker.tracked(egress.clock()))
-    by_state = dict.fromkeys((state.name.lower() for state in GateState), 0)
+    by_state = dict.fromkeys((state.name.lower() for state in BreakerState), 0)
     for one in tracked:
         by_state[one.state.name.lower()] += 1
     tracked.reverse()
-    tracked.sort(key=lambda one: one.state is GateState.ADMITTING)
+    tracked.sort(key=lambda one: one.state is BreakerState.ADMITTING)
     return EgressStatistics(
         address=egress.address,
         connections=states,

@@ -3,13 +3,15 @@
 A watched tunnel counts as a delivery from its CONNECT to the first answer, and again from each further request to its
 answer (`policies.stalled_tunnels`). A further request that finds no place is kept here, at most one read of 64 KiB, with the
 homeserver's side paused; after 30 s the tunnel is cut. Every tunnel ends: an unanswered delivery a little after the
-homeserver's timeout, an idle one after `_GATEWAY_IDLE_S` or `_IDLE_S`, one half closed after `_HALF_CLOSED_S`.
+homeserver's timeout, an idle one after `_GATEWAY_IDLE_S` or `_IDLE_S`, one half closed after `_HALF_CLOSED_S`. One that ended
+in order leaves each side as long to take what was written for it; a far side that is left is in `Egress.left`.
 """
 
 import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from proxy.egress.deliveries import MAX_WAIT_S, Delivery, RefusedError
+from proxy.http1.deadlines import NEVER
 from proxy.policies.push_egress import DeliveryEnd
 from proxy.policies.stalled_tunnels import Sign, TunnelWatch
 
@@ -42,7 +44,7 @@ class Tunnel:
     def __init__(self, egress: "Egress", client: "HomeserverConnection", host: str, port: int) -> None:
         self._egress = egress
         self.client = client
-        self.far = FarSide(self)
+        self.far = FarSide(self, egress)
         self.host = host
         self.port = port
         self.address = ""
@@ -74,7 +76,7 @@ class Tunnel:
         if self._early:
             early, self._early = self._early, b""
             self.from_gateway(early)
-            self.far.transport.resume_reading()
+        self.far.read(not self.client.full)
 
     @property
     def is_over(self) -> bool:
@@ -119,11 +121,11 @@ class Tunnel:
         if self.delivery is not None:
             self._end_delivery(DeliveryEnd.ANSWERED)  # else the homeserver would not send another
         deliveries = self._egress.deliveries
+        if self._egress.known.is_peer(self.host):
+            self._watch_no_longer()
+            return True
         try:
             self.delivery = deliveries.begin(self.host, self.port, tls=True)
-            if deliveries.is_peer(self.delivery):
-                self._watch_no_longer()
-                return True
             if deliveries.ask_place(self.delivery, self.address, self._place_granted):
                 self.arm()
                 return True
@@ -198,7 +200,8 @@ class Tunnel:
             else:
                 transport.abort()
         if other_in_order:
-            self.client.deadline_at = self._egress.clock() + _HALF_CLOSED_S
+            self.client.deadline_at = self.far.deadline_at = self._egress.clock() + _HALF_CLOSED_S
+            self._egress.left.add(self.far)  # the homeserver's side may be gone before this one has taken all
 
     def _end_delivery(self, how: DeliveryEnd) -> None:
         delivery, self.delivery = self.delivery, None
@@ -231,7 +234,6 @@ class Tunnel:
         """Act on the deadline, if it is one still."""
         if self._ended:
             self.client.transport.abort()
-            self.far.transport.abort()
         elif self._deadline() > now:
             self.arm()
         elif self._half_closed_at is None and self.waits_until is None and self.watch and self.delivery:
@@ -247,10 +249,13 @@ class Tunnel:
 class FarSide(asyncio.BufferedProtocol):
     """The connection to the host that a tunnel leads to."""
 
-    __slots__ = ("_tunnel", "full", "transport")
+    __slots__ = ("_egress", "_tunnel", "deadline_at", "full", "sweep_slot", "transport")
 
-    def __init__(self, tunnel: Tunnel) -> None:
+    def __init__(self, tunnel: Tunnel, egress: "Egress") -> None:
         self._tunnel = tunnel
+        self._egress = egress
+        self.deadline_at = NEVER  # until the tunnel has ended in order
+        self.sweep_slot = -1
         self.transport: asyncio.Transport = cast("asyncio.Transport", None)
         self.full = False
 
@@ -284,6 +289,7 @@ class FarSide(asyncio.BufferedProtocol):
         """The host is gone."""
         self._tunnel.gateway_ended(reset=exc is not None)
         self._tunnel.cut(other_in_order=True)
+        self._egress.left.remove(self)
 
     def pause_writing(self) -> None:
         """The host takes no more for now."""

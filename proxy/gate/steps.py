@@ -9,6 +9,10 @@ from proxy.upstream.exchange import Exchange
 
 #: How much the hint of a 429 is spread: §10.1.
 JITTER: Final = 0.2
+#: The hint of our own 502, 503 and 504, the first and the longest, and how much it is spread: §10.1.
+FIRST_HINT_S: Final = 5.0
+_LONGEST_HINT_S: Final = 30.0
+_OUTAGE_JITTER: Final = 0.5
 
 
 class Steps(Protocol):
@@ -42,3 +46,8 @@ class Steps(Protocol):
 def jittered(seconds: float, part: float = JITTER) -> float:
     """Spread a hint by `part` of it to both sides, so that those who got it together do not come back together."""
     return seconds * random.uniform(1 - part, 1 + part)  # noqa: S311  (it hides nothing)
+
+
+def outage_hint_s(seconds: float) -> float:
+    """Give the hint of a 502, 503 or 504 that may be worth another try in `seconds`."""
+    return jittered(min(seconds, _LONGEST_HINT_S), _OUTAGE_JITTER)

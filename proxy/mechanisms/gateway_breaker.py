@@ -16,13 +16,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-
-class GateState(IntEnum):
-    """What is let through: all, nothing, or one."""
-
-    ADMITTING = 0
-    REFUSING = 1
-    PROBING = 2
+from proxy.mechanisms.breaker import BreakerState
 
 
 class Change(IntEnum):
@@ -33,7 +27,7 @@ class Change(IntEnum):
     ADMITS = 2  # a probe reached it
 
 
-_ADMITTING, _REFUSING, _PROBING = GateState
+_ADMITTING, _REFUSING, _PROBING = BreakerState
 _NONE, _REFUSES, _ADMITS = Change
 _BEFORE_ANY: Final = -1
 
@@ -62,7 +56,7 @@ class Tracked:
     """One destination that failed last, for people."""
 
     key: str
-    state: GateState
+    state: BreakerState
     failures: int
     next_probe_s: float | None
 
@@ -159,7 +153,7 @@ class GatewayBreaker:
     def _stale(circuit: _Circuit, admission: Admission) -> bool:
         return admission.era < circuit.changed_in_era
 
-    def _change(self, circuit: _Circuit, state: GateState) -> None:
+    def _change(self, circuit: _Circuit, state: BreakerState) -> None:
         self._era += 1
         circuit.changed_in_era = self._era
         circuit.state = state

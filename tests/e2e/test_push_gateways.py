@@ -150,8 +150,9 @@ def test_no_gateway_keeps_the_deliveries_of_another_waiting(story):
 
     assert len(far) == 30, "federation passes throughout"
     assert all(answer["displayname"] == "far away" for answer in far)
-    assert statistics.median(beside) <= 2 * statistics.median(alone)
-    assert statistics.quantiles(beside, n=10)[-1] <= 2 * statistics.quantiles(alone, n=10)[-1] + 0.25
+    # Whoever waits for one that stalls waits for seconds; how busy the machine is makes less of a difference.
+    assert statistics.median(beside) <= 2 * statistics.median(alone) + TIMEOUT_S / 12
+    assert statistics.quantiles(beside, n=10)[-1] <= 2 * statistics.quantiles(alone, n=10)[-1] + TIMEOUT_S / 6
 
 
 @pytest.mark.parametrize(

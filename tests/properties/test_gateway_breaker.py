@@ -6,7 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from proxy.mechanisms.gateway_breaker import Admission, Change, GateState, GatewayBreaker, Refusal
+from proxy.mechanisms.breaker import BreakerState
+from proxy.mechanisms.gateway_breaker import Admission, Change, GatewayBreaker, Refusal
 
 KEYS = st.sampled_from([f"https://gateway{number}:443" for number in range(6)])
 COOLDOWN_S = 300.0
@@ -144,8 +145,8 @@ class Breaking(RuleBasedStateMachine):
     @staticmethod
     def state(model):
         if model.probe is not None:
-            return GateState.PROBING
-        return GateState.ADMITTING if model.refuses_until is None else GateState.REFUSING
+            return BreakerState.PROBING
+        return BreakerState.ADMITTING if model.refuses_until is None else BreakerState.REFUSING
 
 
 Breaking.TestCase.settings = settings(max_examples=80, deadline=None)

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from proxy.egress.reasons import EgressReason
 from proxy.errors import Reason, refusal_bytes
 
 
@@ -11,7 +12,7 @@ def parts(answer):
     return int(line.split()[1]), dict(field.split(": ", 1) for field in fields), body
 
 
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", [*Reason, *EgressReason])
 def test_every_refusal_is_json_that_any_web_client_may_read(reason):
     status, fields, body = parts(refusal_bytes(reason, retry_after_s=None, close=False))
     assert status == reason.status
@@ -23,7 +24,7 @@ def test_every_refusal_is_json_that_any_web_client_may_read(reason):
     assert json.loads(body) == {"errcode": reason.errcode, "error": reason.text}
 
 
-@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("reason", [*Reason, *EgressReason])
 def test_no_refusal_makes_clients_throw_away_their_session_or_their_keys(reason):
     assert reason.errcode != "M_UNKNOWN_TOKEN"
     assert (reason.status == 401) is (

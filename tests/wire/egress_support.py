@@ -159,7 +159,7 @@ class World:
             client.close()
         for host in self.hosts:
             host.stop()
-        await asyncio.sleep(0.01)
+        await turns()
 
     async def host(self, answer=OK, *, address="127.0.0.1", port=0, **about):
         host = await Host(answer, **about).start(address, port)
@@ -185,7 +185,7 @@ class World:
         for _ in range(2):
             self.egress._turn.cancel()
             self.egress._take_turn()
-        await asyncio.sleep(0.01)
+        await turns()
 
     # What a homeserver does.
 
@@ -226,8 +226,22 @@ class World:
         had = len(host.requests)
         client.send(origin_form())
         await until(lambda: len(host.requests) > had)
-        await asyncio.sleep(0.01)
+        await turns()
         return client
+
+    def ours(self, client):
+        """Our connection to a homeserver's end."""
+        place = client.sock.getsockname()
+        return next(
+            one for one in self.egress.connections if one.transport.get_extra_info("peername") == place
+        )
+
+    async def pass_through(self, client, data):
+        """Send in a tunnel, until the way out has it."""
+        tunnel = self.ours(client).tunnel
+        at = tunnel.last_at
+        client.send(data)
+        await until(lambda: tunnel.last_at > at)
 
     @property
     def failing(self):
@@ -261,6 +275,12 @@ async def until(condition):
     async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
+
+
+async def turns(number=50):
+    """Let the loop go round: each time it reads every socket that has something, so what was sent before is dealt with."""
+    for _ in range(number):
+        await asyncio.sleep(0)
 
 
 def in_world(tell, *, state_directory=None, allow=("127.0.0.0/8",), **settings):

@@ -1,10 +1,14 @@
 """What goes out and comes back, byte for byte."""
 
 import asyncio
+import contextlib
 import gzip
+import socket
 
 import pytest
-from egress_support import CONTENT, NOTIFICATION, OK, delivery, get, in_world, parsed, until
+from egress_support import CONTENT, NOTIFICATION, OK, delivery, get, in_world, parsed, turns, until
+
+from proxy.egress.connection import ConnectionState
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
@@ -154,7 +158,7 @@ def test_half_a_head_ends_at_its_deadline():
     async def tell(world):
         client = await world.client()
         client.send(b"GET http://a.test/ HT")
-        await asyncio.sleep(0.02)
+        await until(lambda: world.ours(client)._kept)
         await world.later(31)
         assert (await client.answer())[:2] == ("head_timeout", 408)
 
@@ -223,8 +227,10 @@ def test_small_answers_that_are_not_read_do_not_pile_up():
         client = await world.client()
         client.writer.transport.pause_reading()
         client.send(get("a.test", host.port) * 500)
-        await asyncio.sleep(0.2)
-        assert len(host.requests) < 400
+        await until(lambda: world.ours(client).full)
+        begun = len(host.requests)
+        await turns(500)
+        assert len(host.requests) == begun < 400
         assert buffered(world) < 512 * 1024
         client.writer.transport.resume_reading()
         async with asyncio.timeout(10):
@@ -271,7 +277,8 @@ def test_a_homeserver_that_does_not_read_pauses_the_host(through):
             client, _ = await world.connect("a.test", host.port)
             client.send(b"GET / HTTP/1.1\r\n\r\n")
         client.writer.transport.pause_reading()
-        await asyncio.sleep(0.1)
+        await until(lambda: world.ours(client).full)
+        await turns(500)
         assert buffered(world) < 512 * 1024
         client.writer.transport.resume_reading()
         await client.until(b"\r\n\r\n")
@@ -306,7 +313,9 @@ def test_a_host_that_does_not_read_pauses_the_homeserver(through):
             client, _ = await world.connect("a.test", port)
             client.send(head % (b"", port, size))
         client.send(bytes(size))
-        await asyncio.sleep(0.1)
+        ours = world.ours(client)
+        await until(lambda: ours._paused or (ours.tunnel and ours.tunnel.far.full))
+        await turns(500)
         assert buffered(world) < 512 * 1024
         got.set()
         assert (await client.answer())[1] == 200
@@ -324,13 +333,40 @@ def test_no_further_request_is_begun_for_a_homeserver_that_does_not_read():
         client = await world.client()
         client.writer.transport.pause_reading()
         client.send(get("a.test", host.port) * 20)
-        await asyncio.sleep(0.1)
+        await until(lambda: world.ours(client).full)
+        await turns(500)
         assert len(host.requests) <= 3
         assert buffered(world) < 512 * 1024
         client.writer.transport.resume_reading()
         for _ in range(20):
             await client.until(b"\r\n\r\n")
             await client.reader.readexactly(size)
+
+    in_world(tell)
+
+
+def test_a_host_that_speaks_first_is_paused_by_a_homeserver_that_does_not_read():
+    class SpeaksFirst(asyncio.Protocol):
+        def connection_made(self, transport):
+            transport.write(bytes(32 * 1024 * 1024))
+
+    async def tell(world):
+        host = await world.host(b"HTTP/1.1 200 OK\r\nContent-Length: 16000\r\n\r\n" + bytes(16_000))
+        first = await asyncio.get_running_loop().create_server(SpeaksFirst, "127.0.0.1", 0)
+        client = await world.client()
+        client.writer.transport.pause_reading()
+        await until(lambda: len(world.egress.connections))
+        ours = world.ours(client)
+        ours.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        while not ours.transport.get_write_buffer_size():
+            had = len(host.requests)
+            client.send(get("a.test", host.port))
+            await until(lambda had=had: len(host.requests) > had and ours.state is ConnectionState.HEAD)
+        with contextlib.closing(first):
+            client.send(b"CONNECT a.test:%d HTTP/1.0\r\n\r\n" % first.sockets[0].getsockname()[1])
+            await until(lambda: ours.full)
+            await turns(500)
+            assert buffered(world) < 512 * 1024
 
     in_world(tell)
 

@@ -2,12 +2,13 @@
 
 import asyncio
 import json
+import random
 import socket
 import ssl
 from dataclasses import asdict
 
 import pytest
-from egress_support import CONTENT, OK, SERVER_ERROR, Client, delivery, get, in_world, until
+from egress_support import CONTENT, OK, SERVER_ERROR, Client, delivery, get, in_world, turns, until
 
 import proxy.egress.deliveries
 from proxy.egress.egress import Egress
@@ -179,8 +180,7 @@ def test_plain_requests_to_a_tls_port_close_nothing_for_tls_and_the_other_way_ro
             if client is None:
                 assert reason == "gateway_refused"
                 break
-            client.send(b"\x16\x03\x01\x00\x05hello")
-            await asyncio.sleep(0.01)
+            await world.pass_through(client, b"\x16\x03\x01\x00\x05hello")
             world.skew += 60
             client.reset()
             await until(lambda: world.egress.statistics().deliveries_under_way == 0)
@@ -232,6 +232,34 @@ def test_a_delivery_on_its_way_when_its_gateway_is_refused_goes_no_further(throu
         may_go_on.set()
         assert (await told)[1 if through == "tunnel" else 0] == "gateway_refused"
         assert world.egress.statistics().deliveries_under_way == 0
+
+    in_world(tell)
+
+
+def test_hints_are_spread_by_half_and_name_at_most_three_quarters_of_a_minute():
+    random.seed(1)
+
+    async def tell(world):
+        host = await world.host(None)
+        world.names["none.test"] = []
+        client = await world.client()
+
+        async def hints_s(request):
+            client.send(request * 60)
+            told = [await client.answer() for _ in range(60)]
+            assert len({reason for reason, _, _ in told}) == 1
+            return [json.loads(body)["retry_after_ms"] / 1000 for _, _, body in told]
+
+        of_a_name = await hints_s(get("none.test", 80))
+        assert 2.5 <= min(of_a_name) < 3.2
+        assert 6.8 < max(of_a_name) <= 7.5
+        for _ in range(3):
+            await stall_plain(world, host)
+        of_a_gateway = await hints_s(
+            get("push.test", host.port, "/_matrix/push/v1/notify").replace(b"GET", b"POST", 1)
+        )
+        assert 15 <= min(of_a_gateway) < 20
+        assert 40 < max(of_a_gateway) <= 45
 
     in_world(tell)
 
@@ -344,8 +372,7 @@ def test_a_handshake_that_stalls_fails_and_so_does_one_that_breaks():
         world.egress.learn("a.push.test", silent.port)
         for _ in range(3):
             client, _ = await world.connect("a.push.test", silent.port)
-            client.send(b"\x16\x03\x01\x00\x05hello")
-            await asyncio.sleep(0.01)
+            await world.pass_through(client, b"\x16\x03\x01\x00\x05hello")
             world.skew += 60
             client.reset()
             await until(lambda: world.egress.statistics().deliveries_under_way == 0)
@@ -474,8 +501,7 @@ def test_a_gateway_that_turns_out_to_be_a_federation_partner_keeps_its_tunnels(v
         for _ in range(3):
             assert await world.connect("a.push.test", host.port) == (None, "host_unreachable")
         assert world.failing == {world.key(host): ("refusing", 3)}
-        await asyncio.sleep(0.02)
-        assert not tunnel.reader.at_eof()
+        await world.deliver_tls(host, client=tunnel)
 
     in_world(tell)
 
@@ -581,7 +607,7 @@ def test_a_request_in_a_kept_tunnel_that_waits_too_long_loses_the_tunnel(version
         for _ in range(100):
             tunnel.send(bytes(100_000))
         await until(lambda: world.egress.statistics().deliveries_waiting == 1)
-        await asyncio.sleep(0.05)
+        await turns()
         (kept,) = [
             len(one.tunnel._held) for one in world.egress.connections if one.tunnel and one.tunnel._held
         ]
@@ -716,7 +742,7 @@ def test_stopping_lets_a_delivery_end_within_the_grace():
         client.send(delivery("push.test", host.port))
         await until(lambda: len(host.requests) == 1)
         stopping = asyncio.ensure_future(world.egress.stop(grace_s=5.0))
-        await asyncio.sleep(0.05)
+        await until(lambda: world.egress.stopping)
         for writer in host.open:
             writer.write(OK)
         assert (await client.answer())[1] == 200
@@ -731,14 +757,14 @@ def test_at_any_moment_a_homeserver_may_leave_and_nothing_is_left_behind(version
         host = await world.host(version=version)
         world.egress.learn("a.push.test", host.port)
         plain = await world.host()
-        for turns in range(25):
+        for steps in range(25):
             for request in (
                 b"CONNECT a.push.test:%d HTTP/1.0\r\n\r\n" % host.port,
                 delivery("a.push.test", plain.port),
             ):
                 client = await world.client()
                 client.send(request)
-                for _ in range(turns):
+                for _ in range(steps):
                     await asyncio.sleep(0)
                 client.reset()
         await until(lambda: not len(world.egress.connections))

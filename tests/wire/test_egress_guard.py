@@ -1,9 +1,7 @@
 """Attempts to get out to where nobody may go. A listener on loopback is what must never be reached."""
 
-import asyncio
-
 import pytest
-from egress_support import get, in_world, until
+from egress_support import get, in_world, turns, until
 
 PRIVATE = [
     *(
@@ -66,7 +64,7 @@ NO_HOSTS = [
 
 
 async def nothing_got_out(host):
-    await asyncio.sleep(0)
+    await turns()
     assert host.accepted == 0
 
 
@@ -187,6 +185,17 @@ def test_the_way_out_is_no_way_back_in():
         assert await world.connect("127.0.0.9", world.port) == (None, "address_refused")
 
     in_world(tell)
+
+
+@pytest.mark.parametrize("network", ["127.0.0.1", "127.0.0.0/8", "::ffff:127.0.0.1", "::ffff:127.0.0.0/104"])
+def test_a_client_is_known_however_its_network_is_written(network):
+    async def tell(world):
+        host = await world.host()
+        client = await world.client("127.0.0.1")
+        client.send(get("a.example", host.port))
+        assert (await client.answer())[1] == 200
+
+    in_world(tell, clients=(network,))
 
 
 def test_only_the_clients_of_the_way_out_are_served():

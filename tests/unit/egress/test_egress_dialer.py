@@ -1,5 +1,6 @@
 import asyncio
 import ipaddress
+import os
 import resource
 import socket
 import time
@@ -7,6 +8,7 @@ import time
 import pytest
 import uvloop
 
+import proxy.egress.dialer
 from proxy.egress.dialer import Dialer, DialError, address_key
 from proxy.egress.reasons import EgressReason
 from proxy.egress.resolver import Resolver
@@ -31,6 +33,10 @@ def dialing(tell, names=None, allow=("127.0.0.0/8", "::1/128"), connect_timeout_
         await tell(Dialer(loop, resolver, guard, connect_timeout_s), asked)
 
     uvloop.run(whole())
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  (numbers, no paths)
 
 
 def listening(address="127.0.0.1", port=0):
@@ -98,15 +104,14 @@ def test_at_most_eight_addresses_are_tried():
     dialing(tell, {"many.example": [[f"127.0.0.{number}" for number in range(1, 100)]]})
 
 
-def test_an_address_that_refuses_gives_way_to_the_next_at_once():
+def test_an_address_that_refuses_gives_way_to_the_next_at_once(monkeypatch):
+    monkeypatch.setattr(proxy.egress.dialer, "_NEXT_AFTER_S", 3600.0)
     with listening("127.0.0.3") as server:
         port = server.getsockname()[1]
 
         async def tell(dialer, _):
-            began = time.monotonic()
             address, _peer = await connected(dialer, ["::1", "127.0.0.2", "127.0.0.3"], port)
             assert address == "127.0.0.3"
-            assert time.monotonic() - began < 0.2
 
         dialing(tell)
 
@@ -134,9 +139,9 @@ def test_an_address_that_hangs_gives_way_after_a_quarter_of_a_second():
             began = time.monotonic()
             address, _peer = await connected(dialer, ["127.0.0.1", "127.0.0.2"], port)
             assert address == "127.0.0.2"
-            assert 0.2 < time.monotonic() - began < 1.0
+            assert time.monotonic() - began > 0.2, "the first has that long, and not all of the timeout"
 
-        dialing(tell)
+        dialing(tell, connect_timeout_s=100.0)
     for one in stuck:
         one.close()
 
@@ -170,17 +175,23 @@ def test_what_hangs_ends_at_the_timeout():
         one.close()
 
 
-def test_a_dial_given_up_leaves_no_socket_behind():
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_dial_given_up_leaves_no_socket_behind(number):
     server, stuck = full_backlog()
 
     async def tell(dialer, _):
-        dial = asyncio.ensure_future(dialer.connect(["127.0.0.1"], server.getsockname()[1], asyncio.Protocol))
-        await asyncio.sleep(0.01)
+        before = descriptors()
+        addresses = ["127.0.0.1", "127.0.0.1"]
+        dial = asyncio.ensure_future(dialer.connect(addresses, server.getsockname()[1], asyncio.Protocol))
+        while descriptors() < before + number:  # noqa: ASYNC110
+            await asyncio.sleep(0)
         dial.cancel()
         with pytest.raises(asyncio.CancelledError):
             await dial
+        await asyncio.sleep(0)  # each try closes its own
+        assert descriptors() == before
 
-    dialing(tell)  # a socket left open would be a ResourceWarning, and that is an error here
+    dialing(tell, connect_timeout_s=100.0)
     for one in (server, *stuck):
         one.close()
 

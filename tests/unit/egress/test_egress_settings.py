@@ -24,7 +24,9 @@ def test_gateways_get_one_spelling():
     [
         ("allow", ("10.0.0.1/8",), "is no network"),
         ("allow", ("example.org",), "is no network"),
-        ("clients", ("10.0.0.0/33",), "is no network"),
+        ("clients", ("10.0.0.0/33",), "is not a network"),
+        ("clients", ("10.0.0.1/8",), "has bits beyond its prefix"),
+        ("clients", ("fe80::1%lo",), "has a zone"),
         ("gateways", ("https://push.example",), "is no gateway"),
         ("gateways", ("push.example/x",), "is no gateway"),
         ("gateways", ("2130706433",), "is no gateway"),
