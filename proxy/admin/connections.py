@@ -186,7 +186,10 @@ class _Connection(asyncio.Protocol):
         self.inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        return self.inner.eof_received()
+        stays_open = self.inner.eof_received()
+        if not stays_open:
+            self.enter(_Phase.TAKING, clock.now())  # the transport closes once all is taken
+        return stays_open
 
     def pause_writing(self) -> None:
         if self.phase is _Phase.STREAMING:

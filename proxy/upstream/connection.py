@@ -171,6 +171,8 @@ class UpstreamConnection:
             self._finish(self.exchange, b"")
         elif self.exchange is None:
             self._pool.discard(self)
+        elif not self.tunnel:
+            self.transport.abort()  # closing would wait until it takes the rest of a request that it will not answer
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's shape

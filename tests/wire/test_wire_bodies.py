@@ -231,6 +231,28 @@ def test_chunks_that_cannot_be_kept_are_streamed_as_they_came(in_a_world):
     in_a_world(tell, **STREAMED)
 
 
+def test_a_homeserver_that_ends_in_the_middle_of_a_request_is_told_at_once(in_a_world):
+    size = 30_000_000  # more than the kernels hold
+
+    async def tell(world):
+        world.homeserver.begin(())
+        line = await ask(world, head_of(size) + noise(size))
+        await until(lambda: world.homeserver.lines and world.homeserver.lines[0].transport is not None)
+        homeserver = world.homeserver.lines[0]
+        homeserver.transport.pause_reading()
+        connections = world.application.pool._connections
+        await until(lambda: connections)
+        (upstream,) = connections
+        await until(lambda: upstream.transport.get_write_buffer_size() > 65_536)
+        await some_turns()
+        homeserver.transport.write_eof()
+        await until(lambda: line.received)
+        assert refusal_in(bytes(line.received)) == (502, "upstream_closed")
+        await world.until_nothing_is_left()
+
+    in_a_world(tell, bodies={"confirm_above_bytes": 2 * size, "max_json_bytes": 2 * size})
+
+
 def test_a_disk_that_cannot_be_written_makes_bodies_streamed(in_a_world):
     def full():
         raise OSError(errno.ENOSPC, "the disk is full")
