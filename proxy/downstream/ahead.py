@@ -34,8 +34,10 @@ class Ahead:
 
     def _serve(self) -> None:
         line = self._line
-        for _ in range(min(_PER_TURN, len(line))):
-            line.popleft().serve_ahead()
-        self._due = bool(line)
-        if line:
-            self._loop.call_soon(self._serve)
+        try:
+            for _ in range(min(_PER_TURN, len(line))):
+                line.popleft().serve_ahead()
+        finally:  # an error in one of them stops none of the others
+            self._due = bool(line)
+            if line:
+                self._loop.call_soon(self._serve)
