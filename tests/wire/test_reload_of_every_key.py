@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from proxy.config.changes import NEEDS_RESTART
 from proxy.config.schema import locations
 from proxy.config.settings import Settings
+from proxy.identity.networks import parse_address
 from proxy.matrix.endpoint import Lane, RouteClass
 
 BASE = {
@@ -96,8 +97,8 @@ SEEN = {
     ),
     ("egress", "clients", 0): (
         "192.0.2.0/24",
-        lambda world: [str(network) for network in world.application.egress._clients],
-        ["192.0.2.0/24"],
+        lambda world: parse_address("192.0.2.1") in world.application.egress._clients,
+        True,
     ),
     ("egress", "allow", 0): (
         "127.0.0.1/32",
