@@ -123,7 +123,10 @@ SEEN = {
 
 
 #: What leads to everything else, this test's world with its settings included.
-NOT_ITS_OWN = (type, types.ModuleType, enum.Enum, str, bytes, asyncio.Future, asyncio.AbstractEventLoop)
+NOT_ITS_OWN = (
+    *(type, types.ModuleType, types.CodeType, enum.Enum, str, bytes),
+    *(asyncio.Future, asyncio.AbstractEventLoop),
+)
 #: An attribute of a class that was compiled.
 COMPILED = types.GetSetDescriptorType
 
