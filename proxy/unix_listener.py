@@ -1,10 +1,37 @@
-"""Whether a Unix socket's path can be listened at: the kernel lets a second process take the path of one that still listens."""
+"""Listening at Unix sockets; the kernel lets a second process take the path of one that still listens, so it is asked first."""
 
+import asyncio
 import errno
 import os
 import socket
 import stat
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+
+async def listen(
+    protocols: Callable[[], asyncio.BaseProtocol], at: str | socket.socket, backlog: int
+) -> asyncio.Server:
+    """Listen at a path, or with a socket that was handed over.
+
+    Whoever closes the server removes the path, if it is theirs to remove.
+
+    Raises:
+        OSError: if the path is taken or cannot be used.
+    """
+    where: dict[str, Any] = {"backlog": backlog}
+    if sys.version_info >= (3, 13):
+        where["cleanup_socket"] = (
+            False  # else the path of a socket that was handed over goes, which outlives this process
+        )
+    if isinstance(at, str):
+        free_path(at)
+        where["path"] = at
+    else:
+        where["sock"] = at
+    return await asyncio.get_running_loop().create_unix_server(protocols, **where)
 
 
 def free_path(path: str) -> None:

@@ -19,6 +19,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from proxy import unix_listener
 from proxy.addresses import Address, parse_listen_address
 from proxy.admin.api import admin_application
 from proxy.admin.connections import Connections, Limits, OperatorStatistics
@@ -28,7 +29,6 @@ from proxy.admin.settings import AdminSettings, MetricsSettings
 from proxy.admin.views import Views
 from proxy.observability.metrics import SnapshotCollector
 from proxy.observability.snapshot import Snapshot
-from proxy.unix_listener import free_path
 
 #: Seconds requests in flight get at a stop.
 _STOP_WITHIN_S: Final = 0.5
@@ -149,14 +149,13 @@ class _Listener:
     ) -> asyncio.Server:
         loop = asyncio.get_running_loop()
         if self.address.path is not None:
-            return await loop.create_unix_server(protocols, sock=listening, backlog=_BACKLOG)
+            return await unix_listener.listen(protocols, listening, _BACKLOG)
         return await loop.create_server(protocols, sock=listening, backlog=_BACKLOG)
 
     async def _listen(self, protocols: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         loop, address = asyncio.get_running_loop(), self.address
         if address.path is not None:
-            free_path(address.path)
-            return await loop.create_unix_server(protocols, address.path)
+            return await unix_listener.listen(protocols, address.path, _BACKLOG)
         return await loop.create_server(protocols, address.host, address.port or 0, backlog=_BACKLOG)
 
     def let_go(self) -> None:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
+from proxy import unix_listener
 from proxy.addresses import Address, parse_listen_address
 from proxy.downstream.connection import ClientConnection
 from proxy.downstream.proxy_header import ProxyHeaderReader, give
@@ -15,7 +16,6 @@ from proxy.downstream.tls_connection import TlsClientConnection
 from proxy.downstream.tls_context import TlsContexts
 from proxy.http1.life_cycle import State
 from proxy.identity.networks import UNIX
-from proxy.unix_listener import free_path
 
 if TYPE_CHECKING:
     from proxy.downstream.listener import Listener
@@ -64,10 +64,7 @@ class Entrance:
         loop = self._listener.loop
         if address.path is not None:
             self.address = f"unix:{address.path}"
-            if handed_over is not None:
-                return await loop.create_unix_server(protocol, sock=handed_over, backlog=BACKLOG)
-            free_path(address.path)
-            return await loop.create_unix_server(protocol, address.path, backlog=BACKLOG)
+            return await unix_listener.listen(protocol, handed_over or address.path, BACKLOG)
         if handed_over is not None:
             server = await loop.create_server(protocol, sock=handed_over, backlog=BACKLOG)
         else:

@@ -17,6 +17,7 @@ from typing import Final
 
 import structlog
 
+from proxy import unix_listener
 from proxy.addresses import parse_listen_address
 from proxy.egress.connection import ConnectionState, HomeserverConnection
 from proxy.egress.deliveries import Deliveries
@@ -34,7 +35,6 @@ from proxy.identity.networks import Networks, parse_address
 from proxy.mechanisms.origin_names import normal_host, written
 from proxy.policies.address_guard import AddressGuard
 from proxy.policies.push_egress import KnownHosts, gateway_key
-from proxy.unix_listener import free_path
 
 _BACKLOG: Final = 512
 _TURNS_PER_ROUND: Final = 2
@@ -103,10 +103,7 @@ class Egress:
         place = parse_listen_address(text)
         self._local = place.path is not None
         if place.path is not None:
-            if handed_over is None:
-                free_path(place.path)
-            where = {"path": place.path} if handed_over is None else {"sock": handed_over}
-            self._servers.append(await self.loop.create_unix_server(self._new, backlog=_BACKLOG, **where))
+            self._servers.append(await unix_listener.listen(self._new, handed_over or place.path, _BACKLOG))
             self.address = f"unix:{place.path}"
             return
         if handed_over is not None:
