@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.append(str(ROOT))  # for `tools`, which is not installed
+
+# The same examples in every run: a test that fails must fail again. Loading plugins slows the first example down.
+settings.register_profile("fairgate", derandomize=True, deadline=None, max_examples=150)
+settings.load_profile("fairgate")
 
 #: Modules of support that assert: before any of them is imported, wherever that is.
 pytest.register_assert_rewrite(
