@@ -60,7 +60,6 @@ _log = structlog.get_logger("fairgate")
 class Reloaded:
     """What came of reading the settings again: keys that changed, those that wait for a restart, or the mistakes."""
 
-    at: float
     changed: tuple[str, ...]
     needs_restart: tuple[str, ...]
     mistakes: tuple[str, ...]
@@ -84,8 +83,6 @@ class Application:
         self._path = path
         self._watch = None if path is None else FileWatch(path)
         self._watched_at = clock.now()
-        #: What came of the last attempt to read the settings again.
-        self.reloaded: Reloaded | None = None
         clients: DeadlineSweep[ClientConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self._upstreams: DeadlineSweep[UpstreamConnection] = DeadlineSweep(_TURNS_PER_ROUND)
         self._descriptor_limit = _raise_descriptor_limit()
@@ -204,9 +201,8 @@ class Application:
         self.egress.reload(new.egress)
         _log.info("settings read again", changed=changed, needs_restart=later)
         self._notify.ready(f"Settings read again; waiting for a restart: {', '.join(later) or 'none'}")
-        self.reloaded = Reloaded(clock.wall_time(), changed, later, ())
-        self._settings_read = SettingsFigures(self.reloaded.at, later)
-        return self.reloaded
+        self._settings_read = SettingsFigures(clock.wall_time(), later)
+        return Reloaded(changed, later, ())
 
     def _fitted(self, settings: Settings, profile: str | None) -> parts.Fitted:
         """Fit the figures under the limit of open files; nothing holds yet.
@@ -249,9 +245,8 @@ class Application:
     def _not_reloaded(self, mistakes: tuple[str, ...]) -> Reloaded:
         _log.error("the settings are invalid: those of before stay in force", mistakes=mistakes)
         self._notify.ready("The settings are invalid: those of before stay in force")
-        self.reloaded = Reloaded(clock.wall_time(), (), (), mistakes)
-        self._settings_read = replace(self._settings_read, read_at=self.reloaded.at, mistakes=mistakes)
-        return self.reloaded
+        self._settings_read = replace(self._settings_read, read_at=clock.wall_time(), mistakes=mistakes)
+        return Reloaded((), (), mistakes)
 
     async def _why_not_ready(self) -> str | None:
         """Give None where the homeserver answers and we know what it is."""

@@ -70,6 +70,16 @@ async def full_tunnel_to(world, far):
     return client, sock, ours
 
 
+async def left_at(world, far):
+    """A full tunnel whose host and homeserver have both ended; give the host's side, which has not taken all."""
+    client, sock, _ = await full_tunnel_to(world, far)
+    sock.shutdown(socket.SHUT_WR)
+    assert await client.ended() == b""
+    client.close()
+    await until(lambda: not len(world.egress.connections))
+    return sock
+
+
 def test_a_host_that_takes_nothing_more_keeps_no_socket_once_both_sides_have_ended():
     async def tell(world):
         far = Far(world)
@@ -93,11 +103,7 @@ def test_a_host_that_takes_nothing_more_keeps_no_socket_once_both_sides_have_end
 def test_a_host_that_takes_its_last_bytes_late_gets_all_of_them():
     async def tell(world):
         far = Far(world)
-        client, sock, _ = await full_tunnel_to(world, far)
-        sock.shutdown(socket.SHUT_WR)
-        assert await client.ended() == b""
-        client.close()
-        await until(lambda: not len(world.egress.connections))
+        sock = await left_at(world, far)
         await world.later(9)
         read = 0
         async with asyncio.timeout(PATIENCE_S):
@@ -115,11 +121,7 @@ def test_stopping_waits_for_no_host_that_takes_nothing_more():
     async def tell(world):
         far = Far(world)
         before = sockets()
-        client, sock, _ = await full_tunnel_to(world, far)
-        sock.shutdown(socket.SHUT_WR)
-        assert await client.ended() == b""
-        client.close()
-        await until(lambda: not len(world.egress.connections))
+        sock = await left_at(world, far)
         await world.egress.stop()
         assert not len(world.egress.left)
         sock.close()
@@ -131,11 +133,7 @@ def test_stopping_waits_for_no_host_that_takes_nothing_more():
 def test_hosts_that_take_nothing_more_count_as_connections_and_are_the_first_to_go():
     async def tell(world):
         far = Far(world)
-        client, sock, _ = await full_tunnel_to(world, far)
-        sock.shutdown(socket.SHUT_WR)
-        assert await client.ended() == b""
-        client.close()
-        await until(lambda: not len(world.egress.connections))
+        await left_at(world, far)
         assert len(world.egress.left) == 1
         first, _, _ = await tunnel_to(world, far)
         await tunnel_to(world, far)

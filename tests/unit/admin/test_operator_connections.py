@@ -178,6 +178,18 @@ def test_a_stream_that_nobody_reads_is_ended():
     with_listeners(dialogue, limits=replace(LONG, taking_s=0.1))
 
 
+def test_a_stream_whose_client_sends_no_more_has_its_time_to_take_the_rest():
+    async def dialogue(listeners, _):
+        _, _, writer = await stream(listeners.admin_address)
+        (connection,) = listeners._admin.connections._open.values()
+        assert connection.deadline_at == float("inf")
+        connection.eof_received()
+        assert connection.deadline_at < float("inf")
+        writer.transport.abort()
+
+    with_listeners(dialogue, limits=LONG)
+
+
 def test_streams_are_the_last_to_give_way():
     async def dialogue(listeners, _):
         pages = [await stream(listeners.admin_address) for _ in range(3)]

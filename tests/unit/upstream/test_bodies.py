@@ -72,3 +72,14 @@ def test_a_client_for_which_the_homeserver_waits_has_no_more_time_than_anybody(h
         assert not floor.too_slow(now)
     roomy.hurry(floor, account, second, holds_worker=holds_worker)
     assert floor.too_slow(second)
+
+
+@pytest.mark.parametrize(("guest", "unconfirmed"), [(True, 100), (False, 0)])
+def test_a_guest_is_among_those_who_share_the_unconfirmed_part(guest, unconfirmed):
+    memory, disk = ByteBudget(TOTAL, unconfirmed_bytes=TOTAL // 4), ByteBudget(TOTAL)
+    spool = Spool("nowhere", open_file=lambda: -1)
+    stores = BodyStores(spool, memory=memory, disk=disk, memory_bytes=64)
+    who = Principal(CLIENT, CONFIRMED, account="@a:b", guest=guest)
+    lease = Bodies(stores, stores, BodyRatesSettings()).answer_lease(who)
+    assert memory.take(lease, 100)
+    assert memory.statistics().unconfirmed_bytes == unconfirmed
