@@ -151,3 +151,19 @@ def test_first_syncs_of_an_account_that_only_are_reported_wait_for_nobody(in_a_w
             line.transport.abort()
 
     in_a_world(tell, mode="report")
+
+
+def test_a_look_up_waits_for_a_connection_no_longer_than_for_its_answer(in_a_world):
+    async def tell(world):
+        world.homeserver.begin((THINKS,)).whoami = whoami_of({b"t": "@a:b"})
+        await ask(world, get())
+        await requests_arrived(world, 1)
+        await ask(world, get(token=b"t"), address(1))
+        identities = world.application.pipeline.identity.identities
+        await until(lambda: identities.statistics().running == 1 and world.pool_places()[3] == 1)
+        world.application.pool.end_waits(clock.now() + 4.9)
+        assert identities.statistics().running == 1
+        world.application.pool.end_waits(clock.now() + 5.1)
+        assert identities.statistics().running == 0
+
+    in_a_world(tell, homeserver={"connections": 1})
