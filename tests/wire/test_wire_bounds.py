@@ -158,7 +158,7 @@ def test_a_look_up_waits_for_a_connection_no_longer_than_for_its_answer(in_a_wor
         world.homeserver.begin((THINKS,)).whoami = whoami_of({b"t": "@a:b"})
         await ask(world, get())
         await requests_arrived(world, 1)
-        await ask(world, get(token=b"t"), address(1))
+        await ask(world, get(b"/_matrix/client/v3/joined_rooms", token=b"t"), address(1))
         identities = world.application.pipeline.identity.identities
         await until(lambda: identities.statistics().running == 1 and world.pool_places()[3] == 1)
         world.application.pool.end_waits(clock.now() + 4.9)
